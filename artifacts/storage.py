@@ -1,0 +1,63 @@
+"""The few operations a registry needs of the place it lies in. Paths are relative keys with forward slashes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlparse
+
+from artifacts.manifest import FileEntry
+from recipes.errors import BadRequest, Problem
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    key: str
+    size: int
+
+
+class Storage(Protocol):
+    """A directory or a bucket prefix. Every method raises :class:`recipes.errors.RegistryError` when it can't be reached."""
+
+    url: str
+    """``s3://bucket/prefix`` or ``file:///directory``, without a slash at the end."""
+
+    def read(self, key: str) -> bytes | None:
+        """The whole of a small object, or None if there is none."""
+        ...
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write a small object unless one is there. False: one was, and it is untouched. Atomic between any writers."""
+        ...
+
+    def upload(self, path: Path, key: str, entry: FileEntry) -> None:
+        """Store a local file whole or not at all. ``entry`` has its size and SHA-256, which the storage checks on arrival."""
+        ...
+
+    def download(self, key: str, path: Path, entry: FileEntry) -> None:
+        """Fetch to a local file. Raises RegistryError when the bytes are not the entry's; nothing is left at ``path`` then."""
+        ...
+
+    def has(self, key: str, entry: FileEntry) -> bool:
+        """Whether the object is there whole, with the entry's size and SHA-256 (as recorded when it was stored)."""
+        ...
+
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        """Every object whose key starts with ``prefix``."""
+        ...
+
+
+def open_storage(url: str) -> Storage:
+    """The storage a registry URL names. Raises :class:`BadRequest` for a URL that is neither file:// nor s3://."""
+    parts = urlparse(url)
+    if parts.scheme == "file" and parts.path.startswith("/") and not parts.netloc:
+        from artifacts.storage_file import FileStorage
+
+        return FileStorage(Path(parts.path))
+    if parts.scheme == "s3" and parts.netloc:
+        from artifacts.storage_s3 import S3Storage
+
+        return S3Storage(bucket=parts.netloc, prefix=parts.path.strip("/"))
+    raise BadRequest(Problem("publication.registry", repr(url), "s3://BUCKET/PREFIX or file:///ABSOLUTE/DIRECTORY"))

@@ -1,0 +1,60 @@
+"""What a stage will write and need, from shapes alone.
+
+Bytes of a quantized checkpoint: every linear layer at the scheme's bits plus its scales, everything else (embeddings,
+norms, output head) as in the source. Memory of a quantizer on the CPU: the whole model in 32-bit floats, the Hessians
+or activations of one layer, and the tool itself.
+"""
+
+from __future__ import annotations
+
+from builders.model_facts import ModelFacts
+from recipes.strict import Strict
+from recipes.variants import Awq, Gptq, Variant, needs_calibration
+
+TOOL_BYTES = 700 << 20
+"""Resident memory of an interpreter with torch, transformers and llm-compressor imported."""
+
+
+class Estimate(Strict):
+    """Upper estimates in bytes."""
+
+    output_bytes: int
+    memory_bytes: int
+
+
+def quantized_bytes(variant: Variant, facts: ModelFacts) -> int:
+    """Bytes of the tensors of the quantized checkpoint."""
+    source_width = facts.weight_bytes / max(1, facts.parameters)
+    kept = (facts.parameters - facts.linear_parameters) * source_width
+    if isinstance(variant, Gptq | Awq):
+        scales = sum(linear.out_features * -(-linear.in_features // variant.group_size) for linear in facts.linears)
+        zeros = 0 if variant.symmetric else scales // 2
+        return round(kept + facts.linear_parameters / 2 + scales * source_width + zeros)
+    return round(kept + facts.linear_parameters + sum(linear.out_features for linear in facts.linears) * source_width)
+
+
+def estimate_quantize(variant: Variant, facts: ModelFacts, calibration_tokens: int) -> Estimate:
+    largest = max((linear.in_features for linear in facts.linears), default=0)
+    layer = largest * largest * 4 * 2 if needs_calibration(variant) else 0
+    activations = calibration_tokens * largest * 4 if needs_calibration(variant) else 0
+    return Estimate(
+        output_bytes=quantized_bytes(variant, facts),
+        memory_bytes=TOOL_BYTES + 4 * facts.parameters + layer + activations,
+    )
+
+
+def estimate_fetch(facts: ModelFacts) -> Estimate:
+    return Estimate(output_bytes=facts.weight_bytes, memory_bytes=TOOL_BYTES + 3 * facts.weight_bytes)
+
+
+def estimate_evaluate(facts: ModelFacts) -> Estimate:
+    return Estimate(output_bytes=1 << 20, memory_bytes=TOOL_BYTES + 4 * facts.parameters)
+
+
+def in_words(size: float) -> str:
+    """``1.5 GB``, in powers of 1000 as disks and the Hub count."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"

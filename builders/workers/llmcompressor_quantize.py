@@ -1,0 +1,217 @@
+"""Quantize a checkpoint with llm-compressor into the compressed-tensors format that vLLM and transformers load.
+
+Params: ``scheme``, ``options`` (the scheme's fields in recipes/variants.py), ``keep`` (modules left as they are).
+Inputs: ``checkpoint``; ``calibration`` (builders/workers/calibration.py) for every scheme but ``fp8``.
+Output: the quantized checkpoint with every other file of the source beside it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+from worker_api import Events, Job, Refusal, run_worker
+
+WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "*.bin", "*.pt", "*.pth", "*.ckpt", "config.json")
+
+
+def work(job: Job, events: Events) -> None:
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    torch.set_num_threads(job.threads)
+    torch.manual_seed(0)
+    _quiet()
+    source = job.inputs["checkpoint"]
+    written = AutoConfig.from_pretrained(source).dtype or torch.bfloat16
+    model = AutoModelForCausalLM.from_pretrained(source, dtype=_compute_dtype(written))
+    model.eval()
+    keep = list(job.params["keep"])
+    _check_keep(model, keep)
+    _check_groups(model, keep, job.params["options"].get("group_size"))
+    _report_layers(model, events)
+    _run(model, job, keep)
+    events.log("writing the checkpoint")
+    model.config.dtype = written
+    model.save_pretrained(job.output, save_compressed=True)
+    _cast_leftovers(job.output, written, scales_too=job.params["scheme"] in ("gptq", "awq"))
+    for stray in ("recipe.yaml", "generation_config.json"):
+        (job.output / stray).unlink(missing_ok=True)
+    _carry_over(source, job.output)
+
+
+def _run(model: Any, job: Job, keep: list[str]) -> None:
+    from llmcompressor import oneshot
+    from llmcompressor.modifiers.gptq import GPTQModifier
+    from llmcompressor.modifiers.quantization import QuantizationModifier
+    from llmcompressor.modifiers.transform.awq import AWQModifier
+    from llmcompressor.modifiers.transform.smoothquant import SmoothQuantModifier
+
+    options = job.params["options"]
+    modifiers: list[Any] = []
+    match job.params["scheme"]:
+        case "fp8":
+            modifiers = [QuantizationModifier(targets="Linear", scheme="FP8_DYNAMIC", ignore=keep)]
+        case "fp8-static":
+            modifiers = [QuantizationModifier(targets="Linear", scheme="FP8", ignore=keep)]
+        case "int8":
+            if options["smoothing_strength"] is not None:
+                modifiers.append(SmoothQuantModifier(smoothing_strength=options["smoothing_strength"], ignore=keep))
+            if options["method"] == "gptq":
+                modifiers.append(
+                    GPTQModifier(targets="Linear", scheme="W8A8", ignore=keep, dampening_frac=options["dampening_frac"])
+                )
+            else:
+                modifiers.append(QuantizationModifier(targets="Linear", scheme="W8A8", ignore=keep))
+        case "gptq":
+            modifiers = [
+                GPTQModifier(
+                    config_groups=_four_bits(options),
+                    ignore=keep,
+                    actorder=options["actorder"],
+                    dampening_frac=options["dampening_frac"],
+                )
+            ]
+        case "awq":
+            _unpinned()
+            modifiers = [
+                AWQModifier(n_grid=options["n_grid"], duo_scaling=options["duo_scaling"]),
+                QuantizationModifier(config_groups=_four_bits(options), ignore=keep),
+            ]
+        case scheme:
+            raise Refusal(f"scheme: {scheme!r} is none of llm-compressor's here")
+    if "calibration" not in job.inputs:
+        oneshot(model=model, recipe=modifiers)
+        return
+    samples = _samples(job.inputs["calibration"] / "calibration.jsonl")
+    oneshot(model=model, recipe=modifiers, dataset=samples, num_calibration_samples=len(samples), pipeline="sequential")
+
+
+def _four_bits(options: dict[str, Any]) -> dict[str, Any]:
+    from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
+
+    weights = QuantizationArgs(
+        num_bits=4, type="int", strategy="group", group_size=options["group_size"], symmetric=options["symmetric"]
+    )
+    return {"group_0": QuantizationScheme(targets=["Linear"], weights=weights)}
+
+
+def _samples(path: Path) -> Any:
+    """The prepared samples, one a batch, in their order."""
+    import torch
+    from torch.utils.data import DataLoader
+
+    rows = [json.loads(line)["input_ids"] for line in path.read_text(encoding="utf-8").splitlines()]
+    batches = [{"input_ids": torch.tensor([ids]), "attention_mask": torch.ones(1, len(ids), dtype=torch.long)} for ids in rows]
+    return DataLoader(batches, batch_size=None)
+
+
+def _compute_dtype(written: Any) -> Any:
+    """The type to compute in: the one to be written on a GPU; 32 bits on a processor, where 16-bit arithmetic is slow."""
+    import torch
+
+    return written if torch.accelerator.is_available() else torch.float32
+
+
+def _cast_leftovers(folder: Path, dtype: Any, *, scales_too: bool) -> None:
+    """Bring what was computed in 32 bits to the type to be written. Scales of 8-bit weights stay: servers keep them so,
+    and rounding them would no longer fit the weights that were rounded by them."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    for path in sorted(folder.glob("*.safetensors")):
+        tensors = load_file(path)
+        cast = {
+            name: tensor.to(dtype)
+            if tensor.dtype == torch.float32 and (scales_too or not name.endswith("_scale"))
+            else tensor
+            for name, tensor in tensors.items()
+        }
+        save_file(cast, path, metadata={"format": "pt"})
+        path.chmod(0o644)
+    index = folder / "model.safetensors.index.json"
+    if index.exists():
+        content = json.loads(index.read_text(encoding="utf-8"))
+        content["metadata"]["total_size"] = sum(
+            tensor.numel() * tensor.element_size() for path in folder.glob("*.safetensors") for tensor in load_file(path).values()
+        )
+        index.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _carry_over(source: Path, output: Path) -> None:
+    """Tokenizer, chat template, generation config, licence, custom code: byte for byte as in the source."""
+    for path in sorted(source.rglob("*")):
+        relative = path.relative_to(source)
+        if path.is_dir() or any(path.match(pattern) for pattern in WEIGHTS):
+            continue
+        (output / relative).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, output / relative)
+
+
+def _check_keep(model: Any, keep: list[str]) -> None:
+    names = [name for name, _ in model.named_modules()]
+    for pattern in keep:
+        if pattern.startswith("re:"):
+            found = any(re.match(pattern[3:], name) for name in names)
+        else:
+            found = pattern in names or any(type(module).__name__ == pattern for module in model.modules())
+        if not found:
+            close = difflib.get_close_matches(pattern.removeprefix("re:"), names, n=3)
+            raise Refusal(f"keep: {pattern!r} matches no module", f"Near ones: {', '.join(close)}" if close else "")
+
+
+def _check_groups(model: Any, keep: list[str], group_size: int | None) -> None:
+    import torch
+
+    if group_size is None:
+        return
+    for name, module in model.named_modules():
+        kept = any(re.match(k[3:], name) if k.startswith("re:") else k == name for k in keep)
+        if isinstance(module, torch.nn.Linear) and not kept and module.in_features % group_size:
+            fitting = [str(size) for size in (128, 64, 32, 16) if module.in_features % size == 0]
+            raise Refusal(
+                f"group_size: {group_size} does not divide the {module.in_features} inputs of {name}",
+                f"Sizes that do: {', '.join(fitting)}" if fitting else "Keep this layer, or use a scheme without groups",
+            )
+
+
+def _report_layers(model: Any, events: Events) -> None:
+    """Report each finished decoder layer: llm-compressor calls this once for each, and once more for what follows."""
+    from llmcompressor.core.session_functions import LifecycleCallbacks
+
+    total = int(getattr(model.config.get_text_config(), "num_hidden_layers", 0)) + 1
+    original = LifecycleCallbacks.sequential_epoch_end.__func__
+    done = 0
+
+    def counted(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal done
+        result = original(cls, *args, **kwargs)
+        done += 1
+        events.progress(done, max(done, total), "layers")
+        return result
+
+    LifecycleCallbacks.sequential_epoch_end = classmethod(counted)
+    events.progress(0, total, "layers")
+
+
+def _unpinned() -> None:
+    """AWQ pins its cached activations for copies to a GPU; without one, pinning itself raises."""
+    import torch
+    from llmcompressor.pipelines.cache import IntermediatesCache
+
+    if not torch.accelerator.is_available():
+        IntermediatesCache.pin_memory = lambda *_args, **_kwargs: None
+
+
+def _quiet() -> None:
+    from loguru import logger
+
+    logger.disable("llmcompressor.metrics")
+
+
+if __name__ == "__main__":
+    run_worker(work)

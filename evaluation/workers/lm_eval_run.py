@@ -1,0 +1,170 @@
+"""Evaluate one checkpoint with lm-eval and keep the outcome of every document.
+
+Params: ``tasks``, ``documents`` (in all), ``seed``, ``num_fewshot``, ``apply_chat_template``, ``system_prompt``,
+``batch_size``, ``offline``. Inputs: ``checkpoint``; ``tasks`` (embedded task files) and ``include`` (the user's), if any.
+
+Output, the same bytes for the same inputs: ``samples.jsonl``, one line a document, sorted by task and document hash
+(``{"task", "doc_hash", "prompt_hash", "metric", "score", "loglikelihoods"}``), and ``results.json`` (versions, and for
+each task its metric, mean and number of documents).
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import os
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+from worker_api import Events, Job, Refusal, run_worker
+
+
+def work(job: Job, events: Events) -> None:
+    params = job.params
+    if params["offline"]:
+        os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+    events.log("starting lm-eval")
+    import lm_eval
+    import torch
+    import transformers
+    from lm_eval.tasks import TaskManager
+
+    torch.set_num_threads(job.threads)
+    folder = _task_folder(job)
+    ours = [name for name in params["tasks"] if (folder / f"{name}.yaml").is_file()]
+    manager = TaskManager(include_path=str(folder), include_defaults=ours != params["tasks"])
+    tasks = _load_tasks(manager, params["tasks"])
+    chosen = choose_documents({name: len(task.eval_docs) for name, task in tasks.items()}, params["documents"], params["seed"])
+    results = lm_eval.simple_evaluate(
+        model=_model(job, events),
+        tasks=[tasks[name] for name in chosen],
+        samples=chosen,
+        num_fewshot=params["num_fewshot"],
+        apply_chat_template=params["apply_chat_template"],
+        system_instruction=params["system_prompt"],
+        task_manager=manager,
+        log_samples=True,
+        bootstrap_iters=0,
+    )
+    if results is None:
+        raise RuntimeError("lm-eval gave no results")
+    lines = [line for name in chosen for line in _lines(name, _primary_metric(tasks[name]), results["samples"][name])]
+    lines.sort(key=lambda line: (line["task"], line["doc_hash"], line["prompt_hash"]))
+    (job.output / "samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    summary = {
+        "versions": {"lm_eval": lm_eval.__version__, "transformers": transformers.__version__, "torch": torch.__version__},
+        "tasks": {name: _task_summary([line for line in lines if line["task"] == name]) for name in sorted(chosen)},
+    }
+    (job.output / "results.json").write_text(json.dumps(summary, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    events.metric("documents", len(lines))
+
+
+def choose_documents(sizes: dict[str, int], budget: int, seed: int) -> dict[str, list[int]]:
+    """Positions of the documents to use, by task: a seeded draw, each task in proportion to its size.
+
+    Seats are given by largest remainder, at least one a task. All documents there are, if the budget allows.
+    """
+    empty = [name for name, size in sizes.items() if size == 0]
+    if empty:
+        raise Refusal(f"evaluation.tasks: {empty[0]} has no documents", "Name another task")
+    total = sum(sizes.values())
+    budget = max(min(budget, total), len(sizes))
+    exact = {name: size * budget / total for name, size in sizes.items()}
+    seats = {name: max(1, math.floor(share)) for name, share in exact.items()}
+    for name in sorted(exact, key=lambda name: (seats[name] - exact[name], name)):
+        if sum(seats.values()) < budget and seats[name] < sizes[name]:
+            seats[name] += 1
+    return {name: sorted(random.Random(f"{seed}:{name}").sample(range(sizes[name]), seats[name])) for name in sorted(sizes)}
+
+
+def _task_folder(job: Job) -> Path:
+    """The user's and the embedded task files in one folder, the embedded ones knowing where their data lies."""
+    folder = job.scratch / "tasks"
+    shutil.rmtree(folder, ignore_errors=True)
+    if "include" in job.inputs:
+        shutil.copytree(job.inputs["include"], folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    if embedded := job.inputs.get("tasks"):
+        for path in embedded.glob("*.yaml"):
+            text = path.read_text(encoding="utf-8")
+            data = json.dumps(str(embedded / f"{path.stem}.jsonl"))
+            (folder / path.name).write_text(text.replace(f"test: {path.stem}.jsonl", f"test: {data}"), encoding="utf-8")
+    return folder
+
+
+def _load_tasks(manager: Any, names: list[str]) -> dict[str, Any]:
+    """Every task by name, groups taken apart."""
+    known = set(manager.all_tasks)
+    for name in names:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=3)
+            raise Refusal(f"evaluation.tasks: lm-eval knows no {name!r}", f"Near: {', '.join(close)}" if close else "")
+    return dict(manager.load(names)["tasks"])
+
+
+def _model(job: Job, events: Events) -> Any:
+    """lm-eval's transformers model, computing in the checkpoint's type on a GPU and in 32 bits on a processor."""
+    import torch
+    from lm_eval.models import huggingface
+
+    class Reporting(huggingface.tqdm):
+        def update(self, n: float | None = 1) -> bool | None:
+            result = super().update(n)
+            if self.total:
+                events.progress(self.n, self.total, "requests")
+            return result
+
+    huggingface.tqdm = Reporting
+    on_gpu = torch.accelerator.is_available()
+    return huggingface.HFLM(
+        pretrained=str(job.inputs["checkpoint"]),
+        dtype="auto" if on_gpu else "float32",
+        device=None if on_gpu else "cpu",
+        batch_size=job.params["batch_size"],
+    )
+
+
+def _primary_metric(task: Any) -> str:
+    """The first metric that the task itself lists."""
+    metrics = list(getattr(task, "_metric_fn_list", None) or task.aggregation())
+    if not metrics:
+        raise Refusal(f"evaluation.tasks: {task.config.task} has no metric per document", "Name a task that has one")
+    return str(metrics[0])
+
+
+def _lines(name: str, metric: str, samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if len({sample["filter"] for sample in samples}) > 1:
+        first = samples[0]["filter"]
+        samples = [sample for sample in samples if sample["filter"] == first]
+    lines: list[dict[str, Any]] = []
+    for sample in samples:
+        if metric not in sample:
+            raise Refusal(f"evaluation.tasks: {name} gives no {metric!r} per document", "Name a task with per-document metrics")
+        score = sample[metric]
+        score = float(score[0] if isinstance(score, (list, tuple)) else score)
+        likelihoods = [response[0][0] for response in sample["resps"] if isinstance(response[0], (list, tuple))]
+        if not math.isfinite(score) or any(math.isnan(value) for value in likelihoods):
+            raise Refusal(f"{name}: document {sample['doc_hash'][:12]} scored NaN", "The checkpoint gives no finite logits")
+        lines.append(
+            {
+                "task": name,
+                "doc_hash": sample["doc_hash"],
+                "prompt_hash": sample["prompt_hash"],
+                "metric": metric,
+                "score": score,
+                "loglikelihoods": likelihoods or None,
+            }
+        )
+    return lines
+
+
+def _task_summary(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    scores = [line["score"] for line in lines]
+    return {"metric": lines[0]["metric"], "mean": sum(scores) / len(scores), "documents": len(scores)}
+
+
+if __name__ == "__main__":
+    run_worker(work)

@@ -1,0 +1,92 @@
+"""What to make of the checkpoint: one model a quantization scheme, each with that scheme's options and no others.
+
+Option names are the tool's own. Defaults are what the tool's documentation recommends for serving.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from recipes.strict import Strict
+
+Fraction = Annotated[float, Field(gt=0, lt=1)]
+
+
+class _Variant(Strict):
+    tool: Literal["llm-compressor"] = "llm-compressor"
+    """The quantizer."""
+    keep: tuple[str, ...] = ("lm_head",)
+    """Modules left unquantized: exact names, or ``re:`` and a regular expression."""
+    targets: tuple[str, ...] | None = None
+    """Target cards this variant is for, out of the recipe's. Default: all of them."""
+    margin: Fraction | None = None
+    """Largest accuracy drop that passes (0.02 is two points), instead of the gate's own margin."""
+    timeout_minutes: Annotated[float, Field(gt=0)] = 24 * 60
+    """The quantizer is killed after this long."""
+
+
+class Fp8(_Variant):
+    """FP8 (E4M3) weights per channel, activations per token, scaled while serving. Needs no calibration."""
+
+    scheme: Literal["fp8"] = "fp8"
+
+
+class Fp8Static(_Variant):
+    """FP8 (E4M3) weights and activations per tensor, activation scales from calibration."""
+
+    scheme: Literal["fp8-static"] = "fp8-static"
+
+
+class Int8(_Variant):
+    """INT8 weights per channel and activations per token, after SmoothQuant moved activation outliers into weights."""
+
+    scheme: Literal["int8"] = "int8"
+    method: Literal["rtn", "gptq"] = "gptq"
+    """How weights are rounded: to nearest, or by GPTQ (slower, closer)."""
+    smoothing_strength: Annotated[float, Field(ge=0, le=1)] | None = 0.8
+    """SmoothQuant's alpha. Null leaves smoothing out."""
+    dampening_frac: Fraction = 0.01
+    """GPTQ: share of the Hessian's mean diagonal added to it."""
+
+
+class Gptq(_Variant):
+    """GPTQ: 4-bit weights in groups, 16-bit activations."""
+
+    scheme: Literal["gptq"] = "gptq"
+    group_size: Annotated[int, Field(gt=0)] = 128
+    """Input features that share one scale. Must divide every quantized layer's input size."""
+    symmetric: bool = True
+    actorder: Literal["static", "group"] | None = "static"
+    """Order in which columns are rounded: by activation (``static`` costs nothing when serving)."""
+    dampening_frac: Fraction = 0.01
+    """Share of the Hessian's mean diagonal added to it."""
+
+
+class Awq(_Variant):
+    """AWQ: 4-bit weights in groups, scaled by activation magnitude, 16-bit activations."""
+
+    scheme: Literal["awq"] = "awq"
+    group_size: Annotated[int, Field(gt=0)] = 128
+    """Input features that share one scale. Must divide every quantized layer's input size."""
+    symmetric: bool = True
+    n_grid: Annotated[int, Field(ge=1, le=100)] = 20
+    """Scaling strengths tried per layer. Time grows with it."""
+    duo_scaling: bool | Literal["both"] = True
+    """Scale by activations and weights, by activations only, or try both."""
+
+
+Variant = Annotated[Fp8 | Fp8Static | Int8 | Gptq | Awq, Field(discriminator="scheme")]
+
+SCHEMES = ("fp8", "fp8-static", "int8", "gptq", "awq")
+
+
+def needs_calibration(variant: Variant) -> bool:
+    return not isinstance(variant, Fp8)
+
+
+def quantizer_options(variant: Variant) -> dict[str, object]:
+    """The options that go to the quantizer, and so into the stage's key: what the scheme adds to every variant."""
+    shared = set(_Variant.model_fields) | {"scheme"}
+    return {name: value for name, value in variant.model_dump(mode="json").items() if name not in shared}
