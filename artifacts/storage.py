@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,10 @@ class Storage(Protocol):
     url: str
     """``s3://bucket/prefix`` or ``file:///directory``, without a slash at the end."""
 
+    def check(self) -> None:
+        """Raise now what the first write would raise: no such bucket, no permission, no connection."""
+        ...
+
     def read(self, key: str) -> bytes | None:
         """The whole of a small object, or None if there is none."""
         ...
@@ -44,9 +50,25 @@ class Storage(Protocol):
         """Whether the object is there whole, with the entry's size and SHA-256 (as recorded when it was stored)."""
         ...
 
+    def digest(self, key: str) -> tuple[int, str] | None:
+        """Size and SHA-256 of an object's bytes, read from end to end now. None if there is none."""
+        ...
+
     def list(self, prefix: str) -> Iterator[StoredObject]:
         """Every object whose key starts with ``prefix``."""
         ...
+
+
+def copy_hashing(source: Path, target: Path, block: int = 4 << 20) -> str:
+    """Copy a file durably, reading it once. Returns the hex SHA-256 of what was copied."""
+    digest = hashlib.sha256()
+    with source.open("rb") as reader, target.open("wb") as writer:
+        while data := reader.read(block):
+            digest.update(data)
+            writer.write(data)
+        writer.flush()
+        os.fsync(writer.fileno())
+    return digest.hexdigest()
 
 
 def open_storage(url: str) -> Storage:

@@ -9,9 +9,10 @@ conversation, cut to that length, with ``chat_template``), and ``calibration.jso
 from __future__ import annotations
 
 import difflib
+import itertools
 import json
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +25,9 @@ def work(job: Job, events: Events) -> None:
 
     tokenizer = AutoTokenizer.from_pretrained(job.inputs["checkpoint"])
     samples, length = int(job.params["samples"]), int(job.params["sequence_length"])
-    shuffle = random.Random(job.params["seed"]).shuffle
     choose = _conversations if job.params["chat_template"] else _windows
-    rows = list(_rows(job))
-    shuffle(rows)
-    found = choose(rows, tokenizer, samples, length)
-    if len(found) < samples and job.params["data"]["kind"] == "pydoc":
-        more = pydoc_corpus.docstring_paragraphs()
-        shuffle(more)
-        found = choose(rows + more, tokenizer, samples, length)
+    events.progress(0, samples, "samples")
+    found = list(itertools.islice(choose(_rows(job), tokenizer, length), samples))
     if len(found) < samples:
         raise Refusal(
             f"calibration.samples: {samples} asked for, the data holds {len(found)} of {length} tokens",
@@ -40,86 +35,128 @@ def work(job: Job, events: Events) -> None:
         )
     lines = [json.dumps({"input_ids": ids}) for ids in found]
     (job.output / "calibration.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    tokens = sum(map(len, found))
-    summary = {"samples": len(found), "tokens": tokens, "shortest": min(map(len, found)), "longest": max(map(len, found))}
+    lengths = [len(ids) for ids in found]
+    tokens = sum(lengths)
+    summary = {
+        "samples": len(found),
+        "tokens": tokens,
+        "shortest": min(lengths),
+        "longest": max(lengths),
+        "data": job.params["data"],
+    }
     (job.output / "calibration.json").write_text(json.dumps(summary, indent=1), encoding="utf-8")
     events.metric("calibration_tokens", tokens)
 
 
-def _rows(job: Job) -> Iterable[Any]:
-    """Texts, or lists of chat messages."""
-    data = job.params["data"]
+def _rows(job: Job) -> Iterator[Any]:
+    """Texts, or lists of chat messages, each once, in the seed's order."""
+    data, rng = job.params["data"], random.Random(job.params["seed"])
     if data["kind"] == "pydoc":
-        return pydoc_corpus.calibration_paragraphs()
-    if data["kind"] == "hub":
+        yield from _shuffled(pydoc_corpus.calibration_paragraphs(), rng)
+        yield from _shuffled(pydoc_corpus.docstring_paragraphs(), rng)  # seconds to gather: only when wanted
+    elif data["kind"] == "hub":
         from datasets import load_dataset
 
         dataset = load_dataset(data["dataset"], data["config"], revision=data["revision"], split=data["split"])
-        return (_field(row, data["field"]) for row in dataset)
-    file = job.inputs["data"] / data["file"]
-    if data["kind"] == "parquet":
-        import pyarrow.parquet
+        yield from (_field(dataset[index], data["field"]) for index in _shuffled(list(range(len(dataset))), rng))
+    elif data["kind"] == "parquet":
+        yield from _shuffled(_column(job.inputs["data"] / data["file"], data["field"]), rng)
+    else:
+        text = _utf8(job.inputs["data"] / data["file"])
+        if data["kind"] == "text":
+            parts = [paragraph.strip() for paragraph in text.split("\n\n") if paragraph.strip()]
+            yield from _shuffled(parts, rng)
+        else:
+            lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+            rows = [_field(_json(line, number, data["file"]), data["field"]) for number, line in lines]
+            yield from _shuffled(rows, rng)
 
-        table = pyarrow.parquet.read_table(file).to_pylist()
-        return (_field(row, data["field"]) for row in table)
+
+def _shuffled(rows: list[Any], rng: random.Random) -> list[Any]:
+    return rng.sample(rows, len(rows))
+
+
+def _column(file: Path, name: str) -> list[Any]:
+    import pyarrow
+    import pyarrow.parquet
+
     try:
-        text = file.read_text(encoding="utf-8")
+        table = pyarrow.parquet.ParquetFile(file)
+        if name in table.schema_arrow.names:
+            return table.read(columns=[name]).column(name).to_pylist()
+    except pyarrow.ArrowInvalid as error:
+        raise Refusal(f"calibration.data.file: {file.name} is not a Parquet file ({error})") from None
+    raise _no_field(name, table.schema_arrow.names)
+
+
+def _utf8(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Refusal(f"calibration.data.file: {file.name} is not UTF-8 (byte {error.start})", "Convert it to UTF-8") from None
-    if data["kind"] == "text":
-        return [paragraph.strip() for paragraph in text.split("\n\n") if paragraph.strip()]
-    return (_field(_json(line, number, file), data["field"]) for number, line in enumerate(text.splitlines(), 1) if line.strip())
+        message = f"calibration.data.file: {file.name} is not UTF-8 (byte {error.start})"
+        raise Refusal(message, "Convert it to UTF-8") from None
 
 
-def _json(line: str, number: int, file: Path) -> Any:
+def _json(line: str, number: int, name: str) -> Any:
     try:
         return json.loads(line)
     except ValueError:
-        raise Refusal(f"calibration.data.file: {file.name}:{number} is not JSON", "One JSON object a line is wanted") from None
+        raise Refusal(
+            f"calibration.data.file: {name}:{number} is not JSON", "One JSON object a line is wanted"
+        ) from None
 
 
 def _field(row: Any, name: str) -> Any:
     if not isinstance(row, dict) or name not in row:
-        there = sorted(map(str, row)) if isinstance(row, dict) else []
-        close = difflib.get_close_matches(name, there, n=1)
-        raise Refusal(
-            f"calibration.data.field: no {name!r} in the data; fields there: {', '.join(there) or 'none'}",
-            f"Did you mean {close[0]!r}?" if close else "",
-        )
+        raise _no_field(name, row if isinstance(row, dict) else ())
     return row[name]
 
 
-def _windows(rows: list[Any], tokenizer: Any, samples: int, length: int) -> list[list[int]]:
-    """Texts joined in their shuffled order and cut into windows of ``length`` tokens."""
-    if rows and not isinstance(rows[0], str):
-        raise Refusal(
-            f"calibration.data.field: holds a {type(rows[0]).__name__}, wanted text",
-            "Set calibration.chat_template: true if these are chat messages",
-        )
-    found: list[list[int]] = []
+def _no_field(name: str, there: Iterable[str]) -> Refusal:
+    names = sorted(there)
+    close = difflib.get_close_matches(name, names, n=1)
+    return Refusal(
+        f"calibration.data.field: no {name!r} in the data; fields there: {', '.join(names) or 'none'}",
+        f"Did you mean {close[0]!r}?" if close else "Name one of them",
+    )
+
+
+def _windows(rows: Iterator[Any], tokenizer: Any, length: int) -> Iterator[list[int]]:
+    """Texts joined in their order and cut into windows of ``length`` tokens."""
     pending: list[int] = []
     for row in rows:
+        if not isinstance(row, str):
+            raise Refusal(
+                f"calibration.data.field: holds a {type(row).__name__}, wanted text",
+                "Set calibration.chat_template: true if these are chat messages",
+            )
         pending += tokenizer(row + "\n\n", add_special_tokens=False)["input_ids"]
-        while len(pending) >= length and len(found) < samples:
-            found.append(pending[:length])
+        while len(pending) >= length:
+            yield pending[:length]
             pending = pending[length:]
-        if len(found) == samples:
-            break
-    return found
 
 
-def _conversations(rows: list[Any], tokenizer: Any, samples: int, length: int) -> list[list[int]]:
+def _conversations(rows: Iterator[Any], tokenizer: Any, length: int) -> Iterator[list[int]]:
     """Each row rendered by the chat template and cut to ``length`` tokens. A plain text is what the user said."""
     if not tokenizer.chat_template:
         raise Refusal("calibration.chat_template: the checkpoint has no chat template", "Set it to false")
-    found: list[list[int]] = []
-    for row in rows[: 4 * samples]:
+    for row in rows:
         messages = [{"role": "user", "content": row}] if isinstance(row, str) else row
+        if not _are_messages(messages):
+            raise Refusal(
+                f"calibration.data.field: {json.dumps(row, default=str)[:120]} is neither text nor chat messages",
+                'Chat messages are a list of {"role": ..., "content": ...}',
+            )
         text = tokenizer.apply_chat_template(messages, tokenize=False)
-        ids = tokenizer(text, add_special_tokens=False)["input_ids"][:length]
-        if len(ids) >= 8 and len(found) < samples:
-            found.append(ids)
-    return found
+        yield tokenizer(text, add_special_tokens=False)["input_ids"][:length]
+
+
+def _are_messages(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(m, dict) and {"role", "content"} <= m.keys() for m in value)
+    )
 
 
 if __name__ == "__main__":

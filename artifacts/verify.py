@@ -1,0 +1,33 @@
+"""Check a published release byte for byte against its manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from artifacts.registry import BUILD, MANIFEST, Progress, Registry
+from artifacts.release import ReleaseRef
+from recipes.errors import Problem
+
+
+def verify(registry: Registry, ref: ReleaseRef, progress: Progress = lambda _done, _total: None) -> Iterator[Problem]:
+    """Everything that is not as the manifest says: files missing, changed or added. Reads every byte.
+
+    Raises :class:`recipes.errors.RegistryError` when the manifest itself is missing or has been changed.
+    """
+    release = registry.release(ref)
+    done = 0
+    for entry in release.files:
+        seen = registry.storage.digest(f"{ref.prefix}/{entry.path}")
+        if seen is None:
+            yield Problem(entry.path, "missing", f"{entry.size} bytes")
+        elif seen[0] != entry.size:
+            yield Problem(entry.path, f"{seen[0]} bytes", f"{entry.size}")
+        elif seen[1] != entry.sha256:
+            yield Problem(entry.path, f"sha256 {seen[1][:16]}", entry.sha256[:16])
+        done += entry.size
+        progress(done, release.bytes)
+    known = {entry.path for entry in release.files} | {MANIFEST, BUILD}
+    for item in registry.storage.list(f"{ref.prefix}/"):
+        path = item.key[len(ref.prefix) + 1 :]
+        if path not in known:
+            yield Problem(path, "not in the manifest", "no file")

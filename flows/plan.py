@@ -1,0 +1,221 @@
+"""What a build would do: stages with keys, what is stored already, and everything that can be refused now."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Literal
+
+import psutil
+
+from artifacts.home import Home
+from artifacts.registry import Registry
+from artifacts.stage import Stage, keys_of
+from artifacts.storage import open_storage
+from artifacts.store import Store
+from builders.estimates import Estimate, estimate_evaluate, estimate_fetch, estimate_quantize, in_words
+from builders.integrity import read_integrity
+from builders.model_facts import ModelFacts
+from builders.preflight import cards_of, problems_with
+from builders.resolve import ResolvedSource, resolve_source
+from builders.run_stage import find_result
+from builders.stages import builder_stages
+from evaluation.assemble import read_release
+from evaluation.power import problems_with_power
+from evaluation.stages import ORIGINAL, evaluation_stages
+from evaluation.task_names import known_tasks
+from evaluation.verdict import read_verdict
+from recipes.errors import BadRequest, Problem, nearest
+from recipes.loading import load_recipe
+from recipes.models import Recipe
+from recipes.strict import Strict
+from recipes.support import support
+from recipes.targets import load_card
+
+Status = Literal["cached", "todo", "skipped"]
+
+
+class PlannedStage(Strict):
+    """A stage and where it stands."""
+
+    stage: Stage
+    key: str
+    status: Status
+    """``skipped``: a stored verdict or integrity check stops this variant before it."""
+    artifact: str | None = None
+    """Digest of the stored artifact, when cached."""
+    estimate: Estimate | None = None
+
+    @property
+    def name(self) -> str:
+        return self.stage.name
+
+    @property
+    def variant(self) -> str | None:
+        """The variant it belongs to. None: shared by all."""
+        return self.name.partition(":")[2] or None
+
+
+class Plan(Strict):
+    """A build that has been found possible."""
+
+    recipe: Recipe
+    source: ResolvedSource
+    registry: str
+    stages: tuple[PlannedStage, ...]
+    """In topological order."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def todo(self) -> tuple[PlannedStage, ...]:
+        return tuple(stage for stage in self.stages if stage.status == "todo")
+
+
+def make_plan(recipe_path: Path, overrides: tuple[str, ...], home: Home, registry: str | None = None) -> Plan:
+    """Read, resolve and check. Raises :class:`BadRequest` with every problem; starts nothing expensive."""
+    recipe = load_recipe(recipe_path, overrides)
+    cards, problems = [], _task_problems(recipe)
+    for name in recipe.targets:
+        try:
+            cards.append(load_card(name))
+        except BadRequest as error:
+            problems += error.problems
+    problems += problems_with_power(recipe)
+    if problems:
+        raise BadRequest(problems)
+    source = resolve_source(recipe.source, home.root)
+    if problems := problems_with(recipe, cards, source.facts):
+        raise BadRequest(problems)
+    url = registry or recipe.publication.registry or home.registry_url
+    stages = plan_stages(recipe, source, home, url)
+    if problem := _disk_problem(stages, home.store):
+        raise BadRequest(problem)
+    notes = [
+        f"{name} on {card.name}: {finding.why}"
+        for name, variant in recipe.variants.items()
+        for card in cards_of(variant, cards)
+        if (finding := support(variant.scheme, card)).level != "yes"
+    ]
+    return Plan(recipe=recipe, source=source, registry=url, stages=stages, notes=tuple(notes))
+
+
+def plan_stages(recipe: Recipe, source: ResolvedSource, home: Home, registry: str) -> tuple[PlannedStage, ...]:
+    """Every stage of the build with its key and status, from what the store and the registry hold now."""
+    stages = builder_stages(recipe, source, home.root) + evaluation_stages(recipe, source, home.root)
+    stages += tuple(publish_stage(name, registry) for name in recipe.variants)
+    store, keys = Store(home.store), keys_of(stages)
+    digests: dict[str, str] = {}
+    stopped: set[str] = set()
+    planned: list[PlannedStage] = []
+    for stage in stages:
+        variant = stage.name.partition(":")[2]
+        inputs = {name: digests[source] for name, source in stage.inputs.items() if source in digests}
+        artifact: str | None = None
+        if variant in stopped:
+            status: Status = "skipped"
+        elif stage.kind == "publish":
+            status = "cached" if _is_published(inputs.get("release"), registry, store) else "todo"
+        elif found := find_result(stage, keys[stage.name], inputs, store):
+            status, artifact = "cached", found.record.artifact
+            digests[stage.name] = artifact
+            if _stops(stage, artifact, store):
+                stopped.add(variant)
+        else:
+            status = "todo"
+        planned.append(
+            PlannedStage(
+                stage=stage,
+                key=keys[stage.name],
+                status=status,
+                artifact=artifact,
+                estimate=_estimate(stage, recipe, source.facts) if status == "todo" else None,
+            )
+        )
+    return tuple(planned)
+
+
+def publish_stage(variant: str, registry: str) -> Stage:
+    """The one stage whose result lies in the registry, not in the store."""
+    return Stage(
+        name=f"publish:{variant}",
+        kind="publish",
+        entry="flows.publish:publish",
+        params={"registry": registry},
+        inputs={"release": f"release:{variant}"},
+        code="",
+    )
+
+
+def stopped_by(stage: Stage, folder: Path) -> str:
+    """Why a finished stage ends its variant's build: a failed integrity check or gate. ``""`` when it does not."""
+    if stage.kind == "integrity" and (errors := read_integrity(folder).errors):
+        return f"ANOMALOUS: {errors[0]}"
+    if stage.kind == "gate" and (verdict := read_verdict(folder)).outcome != "PASS":
+        return f"{verdict.outcome}: {verdict.reason}"
+    return ""
+
+
+def _stops(stage: Stage, artifact: str, store: Store) -> bool:
+    return stage.kind in ("integrity", "gate") and bool(stopped_by(stage, store.artifact(artifact).path))
+
+
+def _is_published(release: str | None, registry: str, store: Store) -> bool:
+    if release is None:
+        return False
+    return Registry(open_storage(registry)).has(read_release(store.artifact(release).path).ref)
+
+
+def _estimate(stage: Stage, recipe: Recipe, facts: ModelFacts) -> Estimate | None:
+    match stage.kind:
+        case "quantize":
+            tokens = recipe.calibration.samples * recipe.calibration.sequence_length
+            return estimate_quantize(recipe.variants[stage.name.partition(":")[2]], facts, tokens)
+        case "checkpoint" | "gguf":
+            return estimate_fetch(facts)
+        case "evaluate":
+            return estimate_evaluate(facts)
+        case _:
+            return None
+
+
+def _task_problems(recipe: Recipe) -> list[Problem]:
+    include = recipe.evaluation.include
+    if include is not None and not include.is_dir():
+        return [Problem("evaluation.include", f"no directory {include}", "a folder of lm-eval task files")]
+    known = known_tasks(include)
+    return [
+        Problem(f"evaluation.tasks.{place}", repr(name), "a task that lm-eval knows", nearest(name, known))
+        for place, name in enumerate(recipe.evaluation.tasks)
+        if name not in known
+    ]
+
+
+def _disk_problem(stages: tuple[PlannedStage, ...], store: Path) -> Problem | None:
+    needed = sum(stage.estimate.output_bytes for stage in stages if stage.estimate)
+    free = shutil.disk_usage(store).free
+    if needed <= free:
+        return None
+    return Problem(
+        "disk",
+        f"{in_words(free)} free under {store}",
+        f"about {in_words(needed)} for the stages to run",
+        "Free space, run `engineworks store gc`, or set ENGINEWORKS_HOME to a larger disk",
+    )
+
+
+def memory_note(plan: Plan) -> str:
+    """A warning when the largest stage needs more memory than this machine has. ``""`` when none does."""
+    most = max((stage.estimate.memory_bytes for stage in plan.todo if stage.estimate), default=0)
+    there = psutil.virtual_memory().total
+    if most <= there:
+        return ""
+    return f"needs about {in_words(most)} of memory, this machine has {in_words(there)}: expect swapping or a kill"
+
+
+def cores() -> int:
+    """Processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+__all__ = ["ORIGINAL", "Plan", "PlannedStage", "cores", "make_plan", "memory_note", "plan_stages", "publish_stage", "stopped_by"]
