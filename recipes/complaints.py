@@ -32,7 +32,7 @@ def _problem(detail: ErrorDetails, model: type[BaseModel], data: object, place: 
         case "union_tag_invalid":
             tags = [tag.strip("'") for tag in context["expected_tags"].split(", ")]
             discriminator = context["discriminator"].strip("'")
-            return Problem(f"{where}.{discriminator}", repr(context["tag"]), f"one of {', '.join(tags)}", nearest(context["tag"], tags))
+            return Problem(place([*loc, discriminator]), repr(context["tag"]), f"one of {', '.join(tags)}", nearest(context["tag"], tags))
         case "union_tag_not_found":
             discriminator = context["discriminator"].strip("'")
             return Problem(where, f"no {discriminator!r} in {seen}", f"a mapping with {discriminator!r}")
