@@ -96,7 +96,8 @@ def _started(job: WorkerJob, job_file: Path, log_file: Path) -> Iterator[subproc
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "ENGINEWORKS_LIFELINE_FD": str(theirs),
     }
-    environment.pop("VIRTUAL_ENV", None)
+    for name in ("VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"):  # the second would compile a tool anew at every start
+        environment.pop(name, None)
     try:
         with log_file.open("wb") as log:
             process = subprocess.Popen(
