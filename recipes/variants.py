@@ -71,8 +71,8 @@ class Awq(_Variant):
     group_size: Annotated[int, Field(gt=0)] = 128
     """Input features that share one scale. Must divide every quantized layer's input size."""
     symmetric: bool = True
-    n_grid: Annotated[int, Field(ge=1, le=100)] = 20
-    """Scaling strengths tried per layer. Time grows with it."""
+    n_grid: Annotated[int, Field(ge=4, le=100)] = 20
+    """Scaling strengths tried per layer. Time grows with it; below 4 the tool divides by zero."""
     duo_scaling: bool | Literal["both"] = True
     """Scale by activations and weights, by activations only, or try both."""
 

@@ -2,8 +2,9 @@
 
 Params: ``data`` (kind and its fields), ``samples``, ``sequence_length`` (tokens), ``seed``, ``chat_template``.
 Inputs: ``checkpoint`` (for its tokenizer), ``data`` (the folder of a file).
-Output: ``calibration.jsonl``, one ``{"input_ids": [...]}`` of exactly ``sequence_length`` tokens a line (of a whole
-conversation, cut to that length, with ``chat_template``), and ``calibration.json``, a summary.
+Output: ``calibration.json``, a summary, and ``calibration.jsonl``, one ``{"text": ..., "input_ids": [...]}`` of exactly
+``sequence_length`` tokens a line (of a whole conversation, cut to that length, with ``chat_template``). ``text`` is
+what the tokens say: a window that begins or ends inside a character has U+FFFD there.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def work(job: Job, events: Events) -> None:
             f"calibration.samples: {samples} asked for, the data holds {len(found)} of {length} tokens",
             "Ask for fewer samples or shorter ones (calibration.sequence_length), or give more text",
         )
-    lines = [json.dumps({"input_ids": ids}) for ids in found]
+    texts = tokenizer.batch_decode(found)
+    lines = [json.dumps({"text": text, "input_ids": ids}) for text, ids in zip(texts, found, strict=True)]
     (job.output / "calibration.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     lengths = [len(ids) for ids in found]
     tokens = sum(lengths)
@@ -49,8 +51,13 @@ def work(job: Job, events: Events) -> None:
 
 
 def _rows(job: Job) -> Iterator[Any]:
-    """Texts, or lists of chat messages, each once, in the seed's order."""
+    """Texts, or lists of chat messages, each once, in the seed's order.
+
+    With ``chat_template`` and no other ``field`` named than the default, ``messages`` are taken where there are any.
+    """
     data, rng = job.params["data"], random.Random(job.params["seed"])
+    field = data.get("field")
+    names = ("messages", field) if job.params["chat_template"] and field == "text" else (field,)
     if data["kind"] == "pydoc":
         yield from _shuffled(pydoc_corpus.calibration_paragraphs(), rng)
         yield from _shuffled(pydoc_corpus.docstring_paragraphs(), rng)  # seconds to gather: only when wanted
@@ -58,9 +65,9 @@ def _rows(job: Job) -> Iterator[Any]:
         from datasets import load_dataset
 
         dataset = load_dataset(data["dataset"], data["config"], revision=data["revision"], split=data["split"])
-        yield from (_field(dataset[index], data["field"]) for index in _shuffled(list(range(len(dataset))), rng))
+        yield from (_field(dataset[index], names) for index in _shuffled(list(range(len(dataset))), rng))
     elif data["kind"] == "parquet":
-        yield from _shuffled(_column(job.inputs["data"] / data["file"], data["field"]), rng)
+        yield from _shuffled(_column(job.inputs["data"] / data["file"], names), rng)
     else:
         text = _utf8(job.inputs["data"] / data["file"])
         if data["kind"] == "text":
@@ -68,7 +75,7 @@ def _rows(job: Job) -> Iterator[Any]:
             yield from _shuffled(parts, rng)
         else:
             lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-            rows = [_field(_json(line, number, data["file"]), data["field"]) for number, line in lines]
+            rows = [_field(_json(line, number, data["file"]), names) for number, line in lines]
             yield from _shuffled(rows, rng)
 
 
@@ -76,17 +83,18 @@ def _shuffled(rows: list[Any], rng: random.Random) -> list[Any]:
     return rng.sample(rows, len(rows))
 
 
-def _column(file: Path, name: str) -> list[Any]:
+def _column(file: Path, names: tuple[str, ...]) -> list[Any]:
     import pyarrow
     import pyarrow.parquet
 
     try:
         table = pyarrow.parquet.ParquetFile(file)
-        if name in table.schema_arrow.names:
-            return table.read(columns=[name]).column(name).to_pylist()
+        for name in names:
+            if name in table.schema_arrow.names:
+                return table.read(columns=[name]).column(name).to_pylist()
     except pyarrow.ArrowInvalid as error:
         raise Refusal(f"calibration.data.file: {file.name} is not a Parquet file ({error})") from None
-    raise _no_field(name, table.schema_arrow.names)
+    raise _no_field(names[-1], table.schema_arrow.names)
 
 
 def _utf8(file: Path) -> str:
@@ -106,10 +114,13 @@ def _json(line: str, number: int, name: str) -> Any:
         ) from None
 
 
-def _field(row: Any, name: str) -> Any:
-    if not isinstance(row, dict) or name not in row:
-        raise _no_field(name, row if isinstance(row, dict) else ())
-    return row[name]
+def _field(row: Any, names: tuple[str, ...]) -> Any:
+    """The first of ``names`` that the row has."""
+    there = row if isinstance(row, dict) else {}
+    for name in names:
+        if name in there:
+            return there[name]
+    raise _no_field(names[-1], there)
 
 
 def _no_field(name: str, there: Iterable[str]) -> Refusal:

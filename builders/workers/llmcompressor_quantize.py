@@ -16,7 +16,7 @@ from typing import Any
 
 from worker_api import Events, Job, Refusal, run_worker
 
-WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "*.bin", "*.pt", "*.pth", "*.ckpt")
+WEIGHTS = ("*.safetensors", "*.bin", "*.index.json", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.gguf", "*.onnx")
 
 
 def work(job: Job, events: Events) -> None:
@@ -33,7 +33,7 @@ def work(job: Job, events: Events) -> None:
     keep = list(job.params["keep"])
     _check_keep(model, keep)
     _check_groups(model, keep, job.params["options"].get("group_size"))
-    _report_layers(model, events)
+    _report_layers(model, events, calibrated="calibration" in job.inputs)
     _run(model, job, keep)
     events.log("writing the checkpoint")
     model.config.dtype = written
@@ -132,24 +132,21 @@ def _cast_leftovers(folder: Path, dtype: Any, *, scales_too: bool) -> None:
     import torch
     from safetensors.torch import load_file, save_file
 
+    def to_cast(name: str, tensor: Any) -> bool:
+        return tensor.dtype == torch.float32 and dtype != torch.float32 and (scales_too or not name.endswith("_scale"))
+
+    total = 0
     for path in sorted(folder.glob("*.safetensors")):
         tensors = load_file(path)
-        cast = {
-            name: tensor.to(dtype)
-            if tensor.dtype == torch.float32 and (scales_too or not name.endswith("_scale"))
-            else tensor
-            for name, tensor in tensors.items()
-        }
-        save_file(cast, path, metadata={"format": "pt"})
-        path.chmod(0o644)
+        if any(to_cast(name, tensor) for name, tensor in tensors.items()):
+            tensors = {name: tensor.to(dtype) if to_cast(name, tensor) else tensor for name, tensor in tensors.items()}
+            save_file(tensors, path, metadata={"format": "pt"})
+        path.chmod(0o644)  # written for the owner alone, and servers run as someone else
+        total += sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     index = folder / "model.safetensors.index.json"
     if index.exists():
         content = json.loads(index.read_text(encoding="utf-8"))
-        content["metadata"]["total_size"] = sum(
-            tensor.numel() * tensor.element_size()
-            for path in folder.glob("*.safetensors")
-            for tensor in load_file(path).values()
-        )
+        content["metadata"]["total_size"] = total
         index.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
@@ -164,21 +161,28 @@ def _carry_over(source: Path, output: Path) -> None:
 
 
 def _check_keep(model: Any, keep: list[str]) -> None:
-    names = [name for name, _ in model.named_modules() if name]
+    """Every entry must name a module without modules of its own: keeping a whole block keeps nothing inside it."""
+    modules = dict(model.named_modules())
+    leaves = [name for name, module in modules.items() if not list(module.children())]
     for pattern in keep:
-        if pattern.startswith("re:"):
-            try:
-                found = any(re.match(pattern[3:], name) for name in names)
-            except re.error as error:
-                raise Refusal(f"keep: {pattern!r} is no regular expression ({error})", "Mind its brackets") from None
-        else:
-            found = pattern in names or any(type(module).__name__ == pattern for module in model.modules())
-        if not found:
-            near = {name: name for name in names} | {
-                name.split(".")[-1]: f"re:.*{name.split('.')[-1]}$" for name in names
-            }
-            close = [near[name] for name in difflib.get_close_matches(pattern.removeprefix("re:"), near, n=3)]
-            raise Refusal(f"keep: {pattern!r} matches no module", f"Near ones: {', '.join(close)}" if close else "")
+        try:
+            found = any(_kept(name, [pattern]) for name in leaves)
+        except re.error as error:
+            raise Refusal(f"keep: {pattern!r} is no regular expression ({error})", "Mind its brackets") from None
+        if found:
+            continue
+        if pattern in modules:
+            inside = f"re:{re.escape(pattern)}\\..*"
+            raise Refusal(f"keep: {pattern!r} is a block, not a layer", f"For all of its layers: {inside!r}")
+        last = {name.split(".")[-1] for name in leaves}
+        near = {name: f"re:.*{name}$" for name in last} | {name: name for name in leaves}
+        close = [near[name] for name in difflib.get_close_matches(pattern.removeprefix("re:"), near, n=3)]
+        raise Refusal(f"keep: {pattern!r} matches no module", f"Near ones: {', '.join(close)}" if close else "")
+
+
+def _kept(name: str, keep: list[str]) -> bool:
+    """Whether compressed-tensors' ``ignore`` takes this module: ``re:`` matches from the start, names must be equal."""
+    return any(re.match(pattern[3:], name) if pattern.startswith("re:") else pattern == name for pattern in keep)
 
 
 def _check_groups(model: Any, keep: list[str], group_size: int | None) -> None:
@@ -187,8 +191,7 @@ def _check_groups(model: Any, keep: list[str], group_size: int | None) -> None:
     if group_size is None:
         return
     for name, module in model.named_modules():
-        kept = any(re.match(k[3:], name) if k.startswith("re:") else k == name for k in keep)
-        if isinstance(module, torch.nn.Linear) and not kept and module.in_features % group_size:
+        if isinstance(module, torch.nn.Linear) and not _kept(name, keep) and module.in_features % group_size:
             fitting = [str(size) for size in (128, 64, 32, 16) if module.in_features % size == 0]
             raise Refusal(
                 f"group_size: {group_size} does not divide the {module.in_features} inputs of {name}",
@@ -198,11 +201,15 @@ def _check_groups(model: Any, keep: list[str], group_size: int | None) -> None:
             )
 
 
-def _report_layers(model: Any, events: Events) -> None:
-    """Report each finished decoder layer: llm-compressor calls this once for each, and once more for what follows."""
+def _report_layers(model: Any, events: Events, *, calibrated: bool) -> None:
+    """Report each finished decoder layer: llm-compressor calls this once for each and once more for what follows.
+
+    Without calibration data there is one pass over the whole model.
+    """
     from llmcompressor.core.session_functions import LifecycleCallbacks
 
-    total = int(getattr(model.config.get_text_config(), "num_hidden_layers", 0)) + 1
+    total = int(getattr(model.config.get_text_config(), "num_hidden_layers", 0)) + 1 if calibrated else 1
+    unit = "layers" if calibrated else "passes"
     original = LifecycleCallbacks.sequential_epoch_end.__func__
     done = 0
 
@@ -210,11 +217,11 @@ def _report_layers(model: Any, events: Events) -> None:
         nonlocal done
         result = original(cls, *args, **kwargs)
         done += 1
-        events.progress(done, max(done, total), "layers")
+        events.progress(done, max(done, total), unit)
         return result
 
     LifecycleCallbacks.sequential_epoch_end = classmethod(counted)
-    events.progress(0, total, "layers")
+    events.progress(0, total, unit)
 
 
 def _unpinned() -> None:

@@ -83,7 +83,8 @@ def _prose(text: str) -> Iterator[str]:
     for block in re.split(r"\n\s*\n", text):
         if re.search(r"::=|>>>|\*{4,}|={4,}|-{4,}|\+--|\|", block):
             continue
-        paragraph = " ".join(block.split())
+        unbroken = re.sub(r"(?<=\w)-\n\s*(?=\w)", "-", block)  # "built-" at a line's end, "in" on the next
+        paragraph = " ".join(unbroken.split())
         words = paragraph.split()
         plain = sum(word.strip('.,;:()"?!').isalpha() for word in words)
         if (

@@ -4,8 +4,8 @@ Params: ``tasks``, ``documents`` (in all), ``seed``, ``num_fewshot``, ``apply_ch
 ``batch_size``, ``offline``. Inputs: ``checkpoint``; ``tasks`` (embedded task files) and ``include`` (the user's), if any.
 
 Output, the same bytes for the same inputs: ``samples.jsonl``, one line a document, sorted by task and document hash
-(``{"task", "doc_hash", "prompt_hash", "metric", "score", "loglikelihoods"}``), and ``results.json`` (versions, and for
-each task its metric, mean and number of documents).
+(``{"task", "doc_hash", "prompt_hash", "metric", "score", "loglikelihoods"}``), and ``results.json``: versions, what it
+was computed with, for each task its metric, mean and number of documents, and lm-eval's own figures.
 """
 
 from __future__ import annotations
@@ -16,10 +16,14 @@ import math
 import os
 import random
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
 from worker_api import Events, Job, Refusal, run_worker
+
+LM_EVAL_PARTS = ("results", "versions", "n-shot", "n-samples", "higher_is_better")
+"""What is kept of lm-eval's report. The rest holds dates, paths and the machine, and would differ at every run."""
 
 
 def work(job: Job, events: Events) -> None:
@@ -36,10 +40,14 @@ def work(job: Job, events: Events) -> None:
     folder = _task_folder(job)
     ours = [name for name in params["tasks"] if (folder / f"{name}.yaml").is_file()]
     manager = TaskManager(include_path=str(folder), include_defaults=ours != params["tasks"])
-    tasks = _load_tasks(manager, params["tasks"])
+    tasks = _load_tasks(manager, params["tasks"], offline=params["offline"])
+    metrics = {name: _primary_metric(name, task) for name, task in tasks.items()}
     chosen = choose_documents({name: len(task.eval_docs) for name, task in tasks.items()}, params["documents"], params["seed"])
+    device, dtype = _compute(job.inputs["checkpoint"])
+    events.log(f"evaluating {sum(map(len, chosen.values()))} documents in {dtype} on {device}")
+    started = time.monotonic()
     results = lm_eval.simple_evaluate(
-        model=_model(job, events),
+        model=_model(job, events, device, dtype),
         tasks=[tasks[name] for name in chosen],
         samples=chosen,
         num_fewshot=params["num_fewshot"],
@@ -51,15 +59,18 @@ def work(job: Job, events: Events) -> None:
     )
     if results is None:
         raise RuntimeError("lm-eval gave no results")
-    lines = [line for name in chosen for line in _lines(name, _primary_metric(tasks[name]), results["samples"][name])]
+    lines = [line for name in chosen for line in _lines(name, metrics[name], results["samples"][name])]
     lines.sort(key=lambda line: (line["task"], line["doc_hash"], line["prompt_hash"]))
     (job.output / "samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     summary = {
         "versions": {"lm_eval": lm_eval.__version__, "transformers": transformers.__version__, "torch": torch.__version__},
+        "compute": {"device": device, "dtype": dtype},
         "tasks": {name: _task_summary([line for line in lines if line["task"] == name]) for name in sorted(chosen)},
+        "lm_eval": {part: results[part] for part in LM_EVAL_PARTS},
     }
     (job.output / "results.json").write_text(json.dumps(summary, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     events.metric("documents", len(lines))
+    events.metric("documents_per_second", round(len(lines) / (time.monotonic() - started), 3))
 
 
 def choose_documents(sizes: dict[str, int], budget: int, seed: int) -> dict[str, list[int]]:
@@ -95,44 +106,74 @@ def _task_folder(job: Job) -> Path:
     return folder
 
 
-def _load_tasks(manager: Any, names: list[str]) -> dict[str, Any]:
+def _load_tasks(manager: Any, names: list[str], *, offline: bool) -> dict[str, Any]:
     """Every task by name, groups taken apart."""
     known = set(manager.all_tasks)
     for name in names:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=3)
             raise Refusal(f"evaluation.tasks: lm-eval knows no {name!r}", f"Near: {', '.join(close)}" if close else "")
-    return dict(manager.load(names)["tasks"])
+    try:
+        return dict(manager.load(names)["tasks"])
+    except (ConnectionError, FileNotFoundError) as error:  # what datasets raises for data it can't reach or find
+        if not offline:
+            raise
+        message = f"evaluation.offline: data of {', '.join(names)} is not on this machine ({error})"
+        raise Refusal(message, "Fetch it once with offline: false, or name tasks that need no network") from None
 
 
-def _model(job: Job, events: Events) -> Any:
-    """lm-eval's transformers model, computing in the checkpoint's type on a GPU and in 32 bits on a processor."""
+def _primary_metric(name: str, task: Any) -> str:
+    """The first metric that the task itself lists. Higher must be better, or a drop would read as a gain."""
+    metrics = list(task.aggregation())
+    if not metrics:
+        raise Refusal(f"evaluation.tasks: {name} has no metric per document", "Name a task that has one")
+    if not task.higher_is_better().get(metrics[0], True):
+        raise Refusal(
+            f"evaluation.tasks: of {name}'s metric {metrics[0]!r} less is better, and the gate measures drops",
+            "Name a task that is scored by accuracy or the like",
+        )
+    return str(metrics[0])
+
+
+def _compute(checkpoint: Path) -> tuple[str, str]:
+    """Device and type to compute in: the checkpoint's own type wherever there are instructions for it, as it is served.
+
+    A processor without bfloat16 instructions emulates them, many times slower than it computes in 32 bits.
+    """
     import torch
+    from transformers import AutoConfig
+
+    stored = AutoConfig.from_pretrained(checkpoint).dtype or torch.float32
+    if torch.accelerator.is_available():
+        return torch.accelerator.current_accelerator().type, _name(stored)
+    able = torch.cpu.get_capabilities()
+    native = any(able.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+    return "cpu", _name(stored if stored is torch.bfloat16 and native else torch.float32)
+
+
+def _name(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _model(job: Job, events: Events, device: str, dtype: str) -> Any:
+    """lm-eval's transformers model, telling how far it is."""
     from lm_eval.models import huggingface
 
     class Reporting(huggingface.tqdm):
         def update(self, n: float | None = 1) -> bool | None:
-            result = super().update(n)
-            if self.total:
+            before, result = self.n, super().update(n)
+            if self.total and self.n * 100 // self.total > before * 100 // self.total:
                 events.progress(self.n, self.total, "requests")
             return result
 
     huggingface.tqdm = Reporting
-    on_gpu = torch.accelerator.is_available()
     return huggingface.HFLM(
         pretrained=str(job.inputs["checkpoint"]),
-        dtype="auto" if on_gpu else "float32",
-        device=None if on_gpu else "cpu",
+        device=device,
+        dtype=dtype,
+        softmax_dtype="float32",  # bfloat16 has 8 bits: likelihoods of whole sentences would tie
         batch_size=job.params["batch_size"],
     )
-
-
-def _primary_metric(task: Any) -> str:
-    """The first metric that the task itself lists."""
-    metrics = list(getattr(task, "_metric_fn_list", None) or task.aggregation())
-    if not metrics:
-        raise Refusal(f"evaluation.tasks: {task.config.task} has no metric per document", "Name a task that has one")
-    return str(metrics[0])
 
 
 def _lines(name: str, metric: str, samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -143,11 +184,15 @@ def _lines(name: str, metric: str, samples: list[dict[str, Any]]) -> list[dict[s
     for sample in samples:
         if metric not in sample:
             raise Refusal(f"evaluation.tasks: {name} gives no {metric!r} per document", "Name a task with per-document metrics")
-        score = sample[metric]
-        score = float(score[0] if isinstance(score, (list, tuple)) else score)
+        if not isinstance(sample[metric], (int, float)):
+            kind = type(sample[metric]).__name__
+            message = f"evaluation.tasks: {name}'s {metric!r} is a {kind} per document, scored over all of them at once"
+            raise Refusal(message, "Name a task with one number per document")
+        score = float(sample[metric])
         likelihoods = [response[0][0] for response in sample["resps"] if isinstance(response[0], (list, tuple))]
-        if not math.isfinite(score) or any(math.isnan(value) for value in likelihoods):
-            raise Refusal(f"{name}: document {sample['doc_hash'][:12]} scored NaN", "The checkpoint gives no finite logits")
+        if not all(map(math.isfinite, [score, *likelihoods])):
+            found = f"{name}: document {sample['doc_hash'][:12]} scored {score} with log-likelihoods {likelihoods}"
+            raise Refusal(found, "The checkpoint gives no finite logits")
         lines.append(
             {
                 "task": name,

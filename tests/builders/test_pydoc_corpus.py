@@ -39,6 +39,14 @@ def test_grammar_code_and_tables_are_left_out(monkeypatch: pytest.MonkeyPatch, m
     assert pydoc_corpus.calibration_paragraphs() + pydoc_corpus.evaluation_paragraphs() == [prose]
 
 
+def test_words_broken_at_a_hyphen_are_whole_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        pydoc_corpus, "topics", {"topic": "It calls the built-\n   in function - as ever -\n   and returns it."}
+    )
+    (paragraph,) = pydoc_corpus.calibration_paragraphs() + pydoc_corpus.evaluation_paragraphs()
+    assert paragraph == "It calls the built-in function - as ever - and returns it."
+
+
 def test_there_is_enough_of_both() -> None:
     """The embedded tasks and a 16 × 512 calibration live on this; CPython versions differ by a few per cent."""
     calibration, evaluation = (sum(len(text.split()) for text in paragraphs()) for paragraphs in BOTH)
@@ -49,6 +57,15 @@ def test_there_is_enough_of_both() -> None:
 def test_no_evaluated_sentence_is_calibrated_on() -> None:
     calibrated = _sentences(pydoc_corpus.calibration_paragraphs() + pydoc_corpus.docstring_paragraphs())
     assert not calibrated & _sentences(pydoc_corpus.evaluation_paragraphs())
+
+
+def test_docstrings_that_quote_an_evaluated_sentence_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    sentence = "This plain sentence has more than enough words to be evaluated."
+    other = "This paragraph of a docstring stands in no topic at all."
+    evaluated = next(name for name in map(str, range(99)) if hashlib.sha256(name.encode()).digest()[0] % 4)
+    monkeypatch.setattr(pydoc_corpus, "topics", {evaluated: sentence})
+    monkeypatch.setattr(pydoc_corpus, "_docstrings", lambda path: [f"{sentence} And more follows it.", other])
+    assert pydoc_corpus.docstring_paragraphs() == [other]
 
 
 def test_order_and_content_do_not_hang_on_the_process() -> None:
