@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
@@ -65,7 +65,11 @@ class Store:
             return None
         except ValidationError:
             return None  # written by another version of Engineworks: the stage runs again and replaces it
-        return record if (self._artifact_path(record.artifact) / MANIFEST).is_file() else None
+        if not (self._artifact_path(record.artifact) / MANIFEST).is_file():
+            return None
+        with contextlib.suppress(OSError):  # a store that is only read: nothing of it will be collected either
+            path.touch()  # gc goes by when a record was last used
+        return record
 
     def artifact(self, digest: str) -> Artifact:
         """Raises :class:`StoreError` when it is not here."""

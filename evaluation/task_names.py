@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 EMBEDDED = ("pydoc_next", "pydoc_word")
 """Made on the spot by evaluation/workers/build_tasks.py; no network."""
 SHIPPED = Path(__file__).parent / "lm_eval_tasks.txt"
 """Tasks, groups and tags of the lm-eval that the toolchain pins, written by evaluation/workers/list_tasks.py."""
-NAMED = re.compile(r"^(?:task|group)\s*:\s*['\"]?([\w./+-]+)['\"]?\s*(?:#.*)?$", re.MULTILINE)
-TAGS = re.compile(r"^tag\s*:\s*(?:['\"]?([\w./+-]+)['\"]?\s*$|((?:\n\s*-\s*[\w./+-]+)+))", re.MULTILINE)
 
 
 def known_tasks(include: Path | None = None) -> frozenset[str]:
@@ -19,17 +21,46 @@ def known_tasks(include: Path | None = None) -> frozenset[str]:
     return _shipped() | frozenset(EMBEDDED) | (_defined_under(include) if include is not None else frozenset())
 
 
+def unknown_tasks(names: Iterable[str], include: Path | None = None) -> list[str]:
+    """Those of ``names`` that are no task, group or tag, in their order."""
+    known = known_tasks(include)
+    return [name for name in names if name not in known]
+
+
 @cache
 def _shipped() -> frozenset[str]:
-    return frozenset(SHIPPED.read_text(encoding="utf-8").split())
+    return frozenset(SHIPPED.read_text(encoding="utf-8").splitlines())
 
 
 def _defined_under(folder: Path) -> frozenset[str]:
-    """Names in lm-eval YAML files. Read by pattern: these files hold ``!function`` tags that only lm-eval can resolve."""
+    """Names in lm-eval's own order of reading: a file with ``group`` or ``task`` counts, and a task's tags."""
     names: set[str] = set()
-    for path in folder.rglob("*.y*ml"):
-        text = path.read_text(encoding="utf-8", errors="replace")
-        names |= set(NAMED.findall(text))
-        for one, several in TAGS.findall(text):
-            names |= {one} if one else set(re.findall(r"-\s*([\w./+-]+)", several))
+    for path in folder.rglob("*.yaml"):
+        config = _config(path)
+        name = config.get("task") if "class" in config or "group" not in config else config["group"]
+        if not isinstance(name, str):
+            continue
+        names.add(name)
+        if name != config.get("group"):
+            tags: Any = config.get("tag") or []
+            names.update([tags] if isinstance(tags, str) else map(str, tags))
     return frozenset(names)
+
+
+def _config(path: Path, including: frozenset[Path] = frozenset()) -> dict[str, Any]:
+    """A task file over those it includes; nothing for one that can't be read, which lm-eval skips as well.
+
+    The round-trip reader takes ``!function`` tags, which only lm-eval can resolve, as plain text.
+    """
+    path = path.resolve()
+    try:
+        own: Any = YAML(typ="rt").load(path.read_text(encoding="utf-8"))  # pyright: ignore[reportUnknownMemberType]
+    except (OSError, UnicodeDecodeError, YAMLError):
+        return {}
+    if not isinstance(own, dict) or path in including:
+        return {}
+    bases: Any = own.get("include") or []  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    merged: dict[str, Any] = {}
+    for base in [bases] if isinstance(bases, str) else bases:
+        merged |= _config(path.parent / str(base), including | {path})
+    return {**merged, **own}

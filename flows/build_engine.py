@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import Future
+from contextvars import ContextVar
 from pathlib import Path
 from threading import Event
 from typing import Any, cast
@@ -12,7 +13,7 @@ from prefect import flow, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
-from prefect.states import State
+from prefect.states import Completed, Failed, State
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from artifacts.home import Home
@@ -23,6 +24,8 @@ from flows.plan import Plan, PlannedStage, cores, make_plan
 from flows.result import BuildResult, collect
 from recipes.errors import RETRYABLE, StageFailed
 
+listener: ContextVar[OnStageEvent | None] = ContextVar("listener", default=None)
+"""Who is told of events instead of the run's logger: the command line shows them itself."""
 RETRIES = 3
 SLOTS = 2
 """Stages at once: one loads or writes while the other computes."""
@@ -35,7 +38,7 @@ SLOTS = 2
     validate_parameters=True,
     persist_result=False,
 )
-def build_engine(recipe: str, overrides: list[str] | None = None, registry: str | None = None) -> dict[str, Any]:
+def build_engine(recipe: str, overrides: list[str] | None = None, registry: str | None = None) -> State[BuildResult]:
     """Take a recipe through fetch, quantize, check, evaluate, gate and publish.
 
     Args:
@@ -45,10 +48,11 @@ def build_engine(recipe: str, overrides: list[str] | None = None, registry: str 
     """
     home = Home.find()
     plan = make_plan(Path(recipe), tuple(overrides or ()), home, registry)
-    result = run_plan(plan, home, log_events(get_run_logger()))
-    if not result.ok:
-        raise StageFailed("build", "bad_input", f"not published: {', '.join(r.variant for r in result.releases if r.release_id is None)}")
-    return result.model_dump(mode="json")
+    result = run_plan(plan, home, listener.get() or log_events(get_run_logger()))
+    if result.ok:
+        return Completed(message=f"{len(result.releases)} published", data=result)
+    held = ", ".join(f"{row.variant} ({row.verdict})" for row in result.releases if row.release_id is None)
+    return Failed(message=f"not published: {held}", data=result)
 
 
 def run_plan(plan: Plan, home: Home, on_event: OnStageEvent, stop: Event | None = None) -> BuildResult:

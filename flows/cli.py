@@ -1,60 +1,300 @@
-"""The ``engineworks`` command."""
+"""The ``engineworks`` command. Imports wait until a command needs them: ``--help`` must be instant."""
 
 from __future__ import annotations
 
+import functools
+import json
+import os
+import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from recipes.errors import EngineworksError
 
+if TYPE_CHECKING:
+    from artifacts.home import Home
+    from artifacts.registry import Registry
 
-@click.group()
+RECIPE = click.argument("recipe", type=click.Path(path_type=Path))
+SET = click.option("--set", "overrides", multiple=True, metavar="FIELD.PATH=VALUE", help="Override a field of the recipe.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document to stdout.")
+HOME = click.option("--home", "home_path", type=click.Path(path_type=Path), help="Instead of $ENGINEWORKS_HOME (~/.engineworks).")
+REGISTRY = click.option("--registry", metavar="URL", help="s3://BUCKET/PREFIX or file:///DIR, instead of $ENGINEWORKS_REGISTRY.")
+
+
+def with_home(command: Callable[..., None]) -> Callable[..., None]:
+    """Give the command ``home``, set for every process it starts."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, home_path: Path | None, **kwargs: Any) -> None:
+        from artifacts.home import Home
+
+        home = Home.find(home_path)
+        os.environ["ENGINEWORKS_HOME"] = str(home.root)
+        command(*args, home=home, **kwargs)
+
+    return HOME(wrapped)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="engineworks")
 def cli() -> None:
     """From a Hugging Face checkpoint to serving artifacts that are proven."""
 
 
 @cli.command()
-@click.argument("recipe", type=click.Path(path_type=Path))
-@click.option("--set", "overrides", multiple=True, metavar="FIELD.PATH=VALUE", help="Override a field of the recipe.")
-def validate(recipe: Path, overrides: tuple[str, ...]) -> None:
+@RECIPE
+@SET
+@JSON
+def validate(recipe: Path, overrides: tuple[str, ...], *, as_json: bool) -> None:
     """Check a recipe's fields, types and names."""
     from recipes.loading import load_recipe
 
     loaded = load_recipe(recipe, overrides)
-    click.echo(f"{recipe}: {loaded.model} with {len(loaded.variants)} variants ({', '.join(loaded.variants)})")
+    if as_json:
+        click.echo(json.dumps(loaded.model_dump(mode="json")))
+    else:
+        click.echo(f"{recipe}: {loaded.model} with {len(loaded.variants)} variants ({', '.join(loaded.variants)})")
 
 
 @cli.command()
-@click.argument("recipe", type=click.Path(path_type=Path))
-@click.option("--set", "overrides", multiple=True, metavar="FIELD.PATH=VALUE", help="Override a field of the recipe.")
-@click.option("--home", type=click.Path(path_type=Path), help="Instead of $ENGINEWORKS_HOME.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def plan(recipe: Path, overrides: tuple[str, ...], home: Path | None, *, as_json: bool) -> None:
+def schema() -> None:
+    """Print the recipe's JSON Schema."""
+    from recipes.schema import recipe_schema
+
+    click.echo(recipe_schema(), nl=False)
+
+
+@cli.command()
+@RECIPE
+def pin(recipe: Path) -> None:
+    """Write the commit that the recipe's Hub revision stands for now into it."""
+    from flows.pin import pin as write_pin
+
+    commit, changed = write_pin(recipe)
+    click.echo(f"{recipe}: {'pinned to' if changed else 'already at'} {commit}")
+
+
+@cli.command()
+@RECIPE
+@SET
+@REGISTRY
+@JSON
+@with_home
+def plan(recipe: Path, overrides: tuple[str, ...], registry: str | None, home: Home, *, as_json: bool) -> None:
     """Show the stages of a build, what is stored already, and refuse what can't work."""
-    import json
+    from flows.plan import make_plan
+    from flows.show import print_plan
 
-    from artifacts.home import Home
-    from flows.plan import make_plan, memory_note
-
-    planned = make_plan(recipe, overrides, Home.find(home))
-    if as_json:
-        stages = [{"name": stage.name, "key": stage.key, "status": stage.status} for stage in planned.stages]
-        click.echo(json.dumps({"stages": stages}))
+    planned = make_plan(recipe, overrides, home, registry)
+    if not as_json:
+        print_plan(planned)
         return
-    for stage in planned.stages:
-        click.echo(f"{stage.status:8}{stage.name:24}{stage.key[:12]}")
-    for note in (*planned.notes, memory_note(planned)):
-        if note:
-            click.echo(f"note: {note}")
+    stages = [
+        {"name": stage.name, "key": stage.key, "status": stage.status}
+        | ({"output_bytes": stage.estimate.output_bytes, "memory_bytes": stage.estimate.memory_bytes} if stage.estimate else {})
+        for stage in planned.stages
+    ]
+    click.echo(json.dumps({"stages": stages, "registry": planned.registry, "notes": planned.notes}))
+
+
+@cli.command()
+@RECIPE
+@SET
+@REGISTRY
+@JSON
+@with_home
+def build(recipe: Path, overrides: tuple[str, ...], registry: str | None, home: Home, *, as_json: bool) -> None:
+    """Build, judge and publish every variant of a recipe. Exits 1 if one is not published."""
+    from artifacts.storage import open_storage
+    from artifacts.store import Store
+    from flows.plan import make_plan
+    from flows.result import collect
+    from flows.show import print_build
+
+    planned = make_plan(recipe, overrides, home, registry)
+    if planned.todo:
+        open_storage(planned.registry).check()
+        from flows.local import run_here
+
+        result = run_here(recipe, overrides, registry, quiet=as_json)
+    else:
+        digests = {stage.name: stage.artifact for stage in planned.stages if stage.artifact}
+        result = collect(planned, digests, {}, 0, Store(home.store))
+    if as_json:
+        click.echo(result.model_dump_json())
+    else:
+        print_build(result)
+    sys.exit(0 if result.ok else 1)
+
+
+@cli.command(name="try")
+@click.argument("release")
+@click.argument("prompt")
+@click.option("--max-new-tokens", default=128, show_default=True, type=click.IntRange(1, 4096))
+@REGISTRY
+@JSON
+@with_home
+def try_release(release: str, prompt: str, max_new_tokens: int, registry: str | None, home: Home, *, as_json: bool) -> None:
+    """Let a release answer a prompt on this machine."""
+    from flows.answer import answer
+    from flows.progress import shown
+
+    releases = open_registry(registry, home)
+    ref = releases.find(release)
+    with shown(quiet=as_json) as listener:
+        text = answer(releases, ref, prompt, max_new_tokens, home, listener)
+    click.echo(json.dumps({"release": str(ref), "text": text}) if as_json else text)
+
+
+@cli.command(name="list")
+@click.argument("model", required=False)
+@REGISTRY
+@JSON
+@with_home
+def list_releases(model: str | None, registry: str | None, home: Home, *, as_json: bool) -> None:
+    """List published releases."""
+    from flows.show import print_releases
+
+    there = open_registry(registry, home)
+    releases = [there.release(ref) for ref in there.releases(model)]
+    if as_json:
+        rows = [
+            {"release_id": r.release_id, "model": r.model, "variant": r.variant, "scheme": r.scheme, "bytes": r.bytes, "verdict": r.verdict.model_dump()}
+            for r in releases
+        ]
+        click.echo(json.dumps({"registry": there.storage.url, "releases": rows}))
+    else:
+        print_releases(there, releases)
+
+
+@cli.command()
+@click.argument("release")
+@REGISTRY
+@JSON
+@with_home
+def show(release: str, registry: str | None, home: Home, *, as_json: bool) -> None:
+    """Show one release: evidence, files, where it is."""
+    from flows.show import print_release
+
+    there = open_registry(registry, home)
+    found = there.release(there.find(release))
+    if as_json:
+        document = {"release_id": found.release_id, "location": there.location(found.ref), **found.model_dump(mode="json")}
+        click.echo(json.dumps(document))
+    else:
+        print_release(there, found)
+
+
+@cli.command()
+@click.argument("release")
+@click.argument("destination", type=click.Path(path_type=Path), required=False)
+@REGISTRY
+@JSON
+@with_home
+def pull(release: str, destination: Path | None, registry: str | None, home: Home, *, as_json: bool) -> None:
+    """Bring a release to DESTINATION (default: pulled/RELEASE), verified; resumes what was begun."""
+    from artifacts.pull import pull as fetch
+    from flows.progress import bytes_shown
+
+    there = open_registry(registry, home)
+    ref = there.find(release)
+    with bytes_shown(f"pull {ref.release_id}", quiet=as_json) as progress:
+        path = fetch(there, ref, destination or Path("pulled") / ref.release_id, progress)
+    click.echo(json.dumps({"release": str(ref), "path": str(path)}) if as_json else f"{ref} is in {path}")
+
+
+@cli.command()
+@click.argument("release")
+@REGISTRY
+@JSON
+@with_home
+def verify(release: str, registry: str | None, home: Home, *, as_json: bool) -> None:
+    """Check every byte of a published release against its manifest. Exits 1 if anything is wrong."""
+    from artifacts.verify import verify as check
+    from flows.progress import bytes_shown
+
+    there = open_registry(registry, home)
+    ref = there.find(release)
+    with bytes_shown(f"verify {ref.release_id}", quiet=as_json) as progress:
+        problems = list(check(there, ref, progress))
+    if as_json:
+        findings = [{"path": p.where, "seen": p.seen, "wanted": p.wanted} for p in problems]
+        click.echo(json.dumps({"release": str(ref), "ok": not problems, "problems": findings}))
+    else:
+        click.echo("\n".join(map(str, problems)) or f"{ref}: every byte is as the manifest says")
+    sys.exit(1 if problems else 0)
+
+
+@cli.group()
+def store() -> None:
+    """The build store."""
+
+
+@store.command()
+@click.option("--older-than-days", default=30.0, show_default=True, type=click.FloatRange(min=0), help="Not used for so long.")
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@JSON
+@with_home
+def gc(older_than_days: float, home: Home, *, dry_run: bool, as_json: bool) -> None:
+    """Remove what no recent build used."""
+    from artifacts.gc import collect_garbage
+    from artifacts.store import Store
+    from builders.estimates import in_words
+
+    gone = collect_garbage(Store(home.store), older_than_days, dry_run=dry_run)
+    if as_json:
+        click.echo(gone.model_dump_json())
+    else:
+        verb = "would remove" if dry_run else "removed"
+        click.echo(f"{verb} {gone.records} records and {gone.artifacts} artifacts, {in_words(gone.bytes)}")
+
+
+@cli.command()
+@REGISTRY
+@JSON
+@with_home
+def doctor(registry: str | None, home: Home, *, as_json: bool) -> None:
+    """Say whether this machine is fit. Exits 1 if not."""
+    from flows.doctor import examine
+
+    checks = list(examine(home, registry))
+    if as_json:
+        click.echo(json.dumps({"checks": [check.model_dump() for check in checks]}))
+    else:
+        for check in checks:
+            click.echo(f"{check.status:8} {check.name:24} {check.detail}")
+    sys.exit(1 if any(check.status == "problem" for check in checks) else 0)
+
+
+def open_registry(url: str | None, home: Home) -> Registry:
+    from artifacts.registry import Registry
+    from artifacts.storage import open_storage
+
+    return Registry(open_storage(url or home.registry_url))
 
 
 def main() -> None:
-    """Entry point: errors of ours are printed without a traceback and give their own exit code."""
+    """Entry point: our errors are printed without a traceback and give their own exit code."""
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
-        cli()
+        cli(standalone_mode=False)
     except EngineworksError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted; run the same command again to go on from here", err=True)
+        sys.exit(130)
+
+
+def _interrupt(_signal: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+

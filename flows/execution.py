@@ -79,7 +79,11 @@ class Build:
         self.done.add(planned.name)
         if result is None:
             self.ran += 1
+            self.shop.on_event(planned.name, {"event": "done", "message": "published"})
             return
+        seconds = result.record.metrics.get("seconds", 0.0)
+        words = f"done in {seconds:.1f} s" if result.outcome == "ran" else "there already"
+        self.shop.on_event(planned.name, {"event": "done", "message": words})
         self.digests[planned.name] = result.record.artifact
         self.metrics[planned.name] = result.record.metrics
         self.ran += result.outcome == "ran"

@@ -22,6 +22,8 @@ WORDS = (6, 24)
 """Shortest and longest sentence used: enough to go by, and cheap to evaluate."""
 FEWEST_BEFORE = 4
 """Words before the one to tell."""
+CUTS = 3
+"""Most documents made of one sentence: more of them would ask much the same."""
 NEIGHBOURS = 24
 """Words of like frequency that the wrong choices are drawn from."""
 
@@ -52,14 +54,14 @@ def work(job: Job, _events: Events) -> None:
         if name not in makers:
             raise Refusal(f"evaluation.tasks: no embedded task {name!r}", f"There are {', '.join(makers)}")
         make, metric = makers[name]
-        documents = make(random.Random(f"{name}:{job.params['seed']}"))
+        documents = make(job.params["seed"])
         lines = [json.dumps(document, ensure_ascii=False) for document in documents]
         (job.output / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
         task_file = TASK_FILE.format(name=name, metric=metric)
         (job.output / f"{name}.yaml").write_text(task_file, encoding="utf-8")
 
 
-def next_sentence_documents(rng: random.Random) -> list[dict[str, Any]]:
+def next_sentence_documents(seed: int) -> list[dict[str, Any]]:
     """``{context, choices, answer}``: one document a pair of neighbouring sentences."""
     paragraphs = [pydoc_corpus.sentences(paragraph) for paragraph in pydoc_corpus.evaluation_paragraphs()]
     pool = [(index, sentence) for index, parts in enumerate(paragraphs) for sentence in parts if _usable(sentence)]
@@ -71,14 +73,15 @@ def next_sentence_documents(rng: random.Random) -> list[dict[str, Any]]:
             others = [sentence for other, sentence in pool if other != index and sentence != following]
             # Wrong choices of the right one's length: otherwise length alone tells much of the answer.
             others.sort(key=lambda sentence: (abs(len(sentence) - len(following)), sentence))
+            rng = random.Random(f"{seed}:{context}:{following}")
             choices = [following, *rng.sample(others[:40], CHOICES - 1)]
             rng.shuffle(choices)
             documents.append({"context": context, "choices": choices, "answer": choices.index(following)})
     return _distinct(documents)
 
 
-def word_documents(rng: random.Random) -> list[dict[str, Any]]:
-    """``{context, choices, answer}``: one document a sentence, cut before one of its words.
+def word_documents(seed: int) -> list[dict[str, Any]]:
+    """``{context, choices, answer}``: up to ``CUTS`` documents a sentence, each cut before another of its words.
 
     The wrong words are as common in the corpus as the right one: otherwise frequency alone would tell.
     """
@@ -92,12 +95,13 @@ def word_documents(rng: random.Random) -> list[dict[str, Any]]:
         places = [at for at in range(FEWEST_BEFORE, len(words)) if _plain(words[at]) and counts[words[at]] > 1]
         if not _usable(part) or not places:
             continue
-        at = rng.choice(places)
-        first = max(0, min(rank[words[at]] - NEIGHBOURS // 2, len(ranked) - NEIGHBOURS))
-        others = [word for word in ranked[first : first + NEIGHBOURS] if word != words[at]]
-        choices = [words[at], *rng.sample(others, CHOICES - 1)]
-        rng.shuffle(choices)
-        documents.append({"context": " ".join(words[:at]), "choices": choices, "answer": choices.index(words[at])})
+        rng = random.Random(f"{seed}:{part}")
+        for at in sorted(rng.sample(places, min(CUTS, len(places)))):
+            first = max(0, min(rank[words[at]] - NEIGHBOURS // 2, len(ranked) - NEIGHBOURS))
+            others = [word for word in ranked[first : first + NEIGHBOURS] if word != words[at]]
+            choices = [words[at], *rng.sample(others, CHOICES - 1)]
+            rng.shuffle(choices)
+            documents.append({"context": " ".join(words[:at]), "choices": choices, "answer": choices.index(words[at])})
     return _distinct(documents)
 
 
