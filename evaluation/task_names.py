@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
@@ -18,7 +18,8 @@ SHIPPED = Path(__file__).parent / "lm_eval_tasks.txt"
 
 def known_tasks(include: Path | None = None) -> frozenset[str]:
     """Every name that ``evaluation.tasks`` may hold, with those that the task files under ``include`` define."""
-    return _shipped() | frozenset(EMBEDDED) | (_defined_under(include) if include is not None else frozenset())
+    own: frozenset[str] = _defined_under(include) if include is not None else frozenset()
+    return _shipped() | frozenset(EMBEDDED) | own
 
 
 def unknown_tasks(names: Iterable[str], include: Path | None = None) -> list[str]:
@@ -59,8 +60,9 @@ def _config(path: Path, including: frozenset[Path] = frozenset()) -> dict[str, A
         return {}
     if not isinstance(own, dict) or path in including:
         return {}
-    bases: Any = own.get("include") or []  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    config = cast("dict[str, Any]", own)
+    bases: Any = config.get("include") or []
     merged: dict[str, Any] = {}
-    for base in [bases] if isinstance(bases, str) else bases:
+    for base in cast("list[object]", [bases] if isinstance(bases, str) else bases):
         merged |= _config(path.parent / str(base), including | {path})
-    return {**merged, **own}
+    return {**merged, **config}

@@ -115,8 +115,10 @@ def _plain(future: Any) -> Future[StageResult | None]:
     plain: Future[StageResult | None] = Future()
 
     def settle(finished: Any) -> None:
-        state = finished.state
-        outcome = state.result(raise_on_failure=False)
+        try:
+            outcome = finished.result(raise_on_failure=False)
+        except BaseException as error:
+            outcome = error
         if isinstance(outcome, BaseException):
             plain.set_exception(outcome)
         else:

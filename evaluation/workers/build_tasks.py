@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import pydoc_corpus
@@ -24,8 +25,8 @@ FEWEST_BEFORE = 4
 """Words before the one to tell."""
 CUTS = 3
 """Most documents made of one sentence: more of them would ask much the same."""
-NEIGHBOURS = 24
-"""Words of like frequency that the wrong choices are drawn from."""
+NEIGHBOURS = {"sentences": 40, "words": 24}
+"""How many of like length, or of like frequency, the wrong choices are drawn from."""
 
 TASK_FILE = """\
 task: {name}
@@ -64,19 +65,21 @@ def work(job: Job, _events: Events) -> None:
 def next_sentence_documents(seed: int) -> list[dict[str, Any]]:
     """``{context, choices, answer}``: one document a pair of neighbouring sentences."""
     paragraphs = [pydoc_corpus.sentences(paragraph) for paragraph in pydoc_corpus.evaluation_paragraphs()]
-    pool = [(index, sentence) for index, parts in enumerate(paragraphs) for sentence in parts if _usable(sentence)]
+    homes: dict[str, set[int]] = {}
+    for index, parts in enumerate(paragraphs):
+        for sentence in filter(_usable, parts):
+            homes.setdefault(sentence, set()).add(index)
+    ranked = sorted(homes, key=lambda sentence: (len(sentence), sentence))
+    rank = {sentence: place for place, sentence in enumerate(ranked)}
     documents: list[dict[str, Any]] = []
     for index, parts in enumerate(paragraphs):
-        for context, following in zip(parts, parts[1:]):
+        for context, following in pairwise(parts):
             if not (_usable(context) and _usable(following)):
                 continue
-            others = [sentence for other, sentence in pool if other != index and sentence != following]
-            # Wrong choices of the right one's length: otherwise length alone tells much of the answer.
-            others.sort(key=lambda sentence: (abs(len(sentence) - len(following)), sentence))
             rng = random.Random(f"{seed}:{context}:{following}")
-            choices = [following, *rng.sample(others[:40], CHOICES - 1)]
-            rng.shuffle(choices)
-            documents.append({"context": context, "choices": choices, "answer": choices.index(following)})
+            near = _near(ranked, rank[following], NEIGHBOURS["sentences"], rng)
+            others = [sentence for sentence in near if index not in homes[sentence]]
+            documents.append(_document(context, following, rng.sample(others, CHOICES - 1), rng))
     return _distinct(documents)
 
 
@@ -97,12 +100,32 @@ def word_documents(seed: int) -> list[dict[str, Any]]:
             continue
         rng = random.Random(f"{seed}:{part}")
         for at in sorted(rng.sample(places, min(CUTS, len(places)))):
-            first = max(0, min(rank[words[at]] - NEIGHBOURS // 2, len(ranked) - NEIGHBOURS))
-            others = [word for word in ranked[first : first + NEIGHBOURS] if word != words[at]]
-            choices = [words[at], *rng.sample(others, CHOICES - 1)]
-            rng.shuffle(choices)
-            documents.append({"context": " ".join(words[:at]), "choices": choices, "answer": choices.index(words[at])})
+            near = _near(ranked, rank[words[at]], NEIGHBOURS["words"], rng)
+            others = [word for word in near if word != words[at]]
+            wrong = _draw(others, counts, rng)
+            documents.append(_document(" ".join(words[:at]), words[at], wrong, rng))
     return _distinct(documents)
+
+
+def _near(ranked: list[str], place: int, width: int, rng: random.Random) -> list[str]:
+    """``width`` neighbours in rank, ``place`` anywhere among them: in their middle, it would be told by that."""
+    first = place - rng.randrange(width)
+    first = max(0, min(first, len(ranked) - width))
+    return ranked[first : first + width]
+
+
+def _draw(words: list[str], counts: Counter[str], rng: random.Random) -> list[str]:
+    """Different wrong words, each as likely as it is common, which is how right ones come about too."""
+    drawn: dict[str, None] = {}
+    while len(drawn) < CHOICES - 1:
+        drawn.setdefault(rng.choices(words, [counts[word] for word in words])[0])
+    return list(drawn)
+
+
+def _document(context: str, right: str, wrong: list[str], rng: random.Random) -> dict[str, Any]:
+    choices = [right, *wrong]
+    rng.shuffle(choices)
+    return {"context": context, "choices": choices, "answer": choices.index(right)}
 
 
 def _usable(sentence: str) -> bool:

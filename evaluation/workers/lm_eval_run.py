@@ -1,7 +1,8 @@
 """Evaluate one checkpoint with lm-eval and keep the outcome of every document.
 
 Params: ``tasks``, ``documents`` (in all), ``seed``, ``num_fewshot``, ``apply_chat_template``, ``system_prompt``,
-``batch_size``, ``offline``. Inputs: ``checkpoint``; ``tasks`` (embedded task files) and ``include`` (the user's), if any.
+``batch_size``, ``offline``. Inputs: ``checkpoint``; ``tasks`` (embedded task files) and ``include`` (the user's), if
+any.
 
 Output, the same bytes for the same inputs: ``samples.jsonl``, one line a document, sorted by task and document hash
 (``{"task", "doc_hash", "prompt_hash", "metric", "score", "loglikelihoods"}``), and ``results.json``: versions, what it
@@ -42,7 +43,8 @@ def work(job: Job, events: Events) -> None:
     manager = TaskManager(include_path=str(folder), include_defaults=ours != params["tasks"])
     tasks = _load_tasks(manager, params["tasks"], offline=params["offline"])
     metrics = {name: _primary_metric(name, task) for name, task in tasks.items()}
-    chosen = choose_documents({name: len(task.eval_docs) for name, task in tasks.items()}, params["documents"], params["seed"])
+    sizes = {name: len(task.eval_docs) for name, task in tasks.items()}
+    chosen = choose_documents(sizes, params["documents"], params["seed"])
     device, dtype = _compute(job.inputs["checkpoint"])
     events.log(f"evaluating {sum(map(len, chosen.values()))} documents in {dtype} on {device}")
     started = time.monotonic()
@@ -63,7 +65,11 @@ def work(job: Job, events: Events) -> None:
     lines.sort(key=lambda line: (line["task"], line["doc_hash"], line["prompt_hash"]))
     (job.output / "samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     summary = {
-        "versions": {"lm_eval": lm_eval.__version__, "transformers": transformers.__version__, "torch": torch.__version__},
+        "versions": {
+            "lm_eval": lm_eval.__version__,
+            "transformers": transformers.__version__,
+            "torch": torch.__version__,
+        },
         "compute": {"device": device, "dtype": dtype},
         "tasks": {name: _task_summary([line for line in lines if line["task"] == name]) for name in sorted(chosen)},
         "lm_eval": {part: results[part] for part in LM_EVAL_PARTS},
@@ -85,10 +91,17 @@ def choose_documents(sizes: dict[str, int], budget: int, seed: int) -> dict[str,
     budget = max(min(budget, total), len(sizes))
     exact = {name: size * budget / total for name, size in sizes.items()}
     seats = {name: max(1, math.floor(share)) for name, share in exact.items()}
-    for name in sorted(exact, key=lambda name: (seats[name] - exact[name], name)):
-        if sum(seats.values()) < budget and seats[name] < sizes[name]:
-            seats[name] += 1
-    return {name: sorted(random.Random(f"{seed}:{name}").sample(range(sizes[name]), seats[name])) for name in sorted(sizes)}
+
+    def excess(name: str) -> tuple[float, str]:
+        return (seats[name] - exact[name], name)
+
+    while sum(seats.values()) < budget:
+        seats[min((name for name in seats if seats[name] < sizes[name]), key=excess)] += 1
+    while sum(seats.values()) > budget:  # small tasks were rounded up to one
+        seats[max((name for name in seats if seats[name] > 1), key=excess)] -= 1
+    return {
+        name: sorted(random.Random(f"{seed}:{name}").sample(range(sizes[name]), seats[name])) for name in sorted(sizes)
+    }
 
 
 def _task_folder(job: Job) -> Path:
@@ -183,7 +196,9 @@ def _lines(name: str, metric: str, samples: list[dict[str, Any]]) -> list[dict[s
     lines: list[dict[str, Any]] = []
     for sample in samples:
         if metric not in sample:
-            raise Refusal(f"evaluation.tasks: {name} gives no {metric!r} per document", "Name a task with per-document metrics")
+            raise Refusal(
+                f"evaluation.tasks: {name} gives no {metric!r} per document", "Name a task with per-document metrics"
+            )
         if not isinstance(sample[metric], (int, float)):
             kind = type(sample[metric]).__name__
             message = f"evaluation.tasks: {name}'s {metric!r} is a {kind} per document, scored over all of them at once"

@@ -1,4 +1,4 @@
-"""The embedded tasks: the same on every run, each document once, nothing calibrated on, no answer that gives itself away."""
+"""The embedded tasks: the same on every run, each document once, none calibrated on, no answer that tells itself."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_right_answer_is_what_was_written(documents: list[Document]) -> None
 def test_length_does_not_tell_the_sentence() -> None:
     found = build_tasks.next_sentence_documents(0)
     longest = [max(d["choices"], key=len) == d["choices"][d["answer"]] for d in found]
-    assert 0.15 < sum(longest) / len(longest) < 0.35
+    assert 0.18 < sum(longest) / len(longest) < 0.32  # of 422 fair draws all but one in 1,000
 
 
 def test_frequency_does_not_tell_the_word() -> None:
@@ -81,9 +81,10 @@ def test_there_are_thousands() -> None:
     assert sum(len(make(0)) for make in MAKERS) > 2500
 
 
-def test_the_seed_decides(documents: list[Document]) -> None:
-    make = next(make for make in MAKERS if make(0) == documents)
-    assert make(1) != documents
+@pytest.mark.parametrize("make", MAKERS)
+def test_the_seed_decides(make: Callable[[int], list[Document]]) -> None:
+    assert make(0) == make(0)
+    assert make(0) != make(1)
 
 
 def test_a_sentence_keeps_its_cuts_when_another_goes(monkeypatch: pytest.MonkeyPatch) -> None:
