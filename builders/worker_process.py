@@ -92,6 +92,7 @@ def _started(job: WorkerJob, job_file: Path, log_file: Path) -> Iterator[subproc
         "PYTHONHASHSEED": "0",
         "OMP_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,
+        "OMP_WAIT_POLICY": "PASSIVE",  # threads that spin while they wait take the core from the stage beside them
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "ENGINEWORKS_LIFELINE_FD": str(theirs),

@@ -57,7 +57,7 @@ def build_engine(recipe: str, overrides: list[str] | None = None, registry: str 
 
 def run_plan(plan: Plan, home: Home, on_event: OnStageEvent, stop: Event | None = None) -> BuildResult:
     """Carry a plan out from within a flow run: every stage is a task run with its own logs and retries."""
-    shop = Workshop(Store(home.store), home.root, threads=cores(), on_event=on_event, stop=stop or Event())
+    shop = Workshop(Store(home.store), home.root, threads=max(1, cores() // SLOTS), on_event=on_event, stop=stop or Event())
     build = Build(plan, shop)
 
     @task(

@@ -58,6 +58,13 @@ class Build:
 
         A failed stage ends its variant, or everything that needs it; the others go on.
         """
+        try:
+            self._execute(start, slots)
+        except BaseException:
+            self.shop.stop.set()  # interrupted: kill the workers, or their threads would hold us here
+            raise
+
+    def _execute(self, start: Callable[[PlannedStage], Future[StageResult | None]], slots: int) -> None:
         running: dict[Future[StageResult | None], PlannedStage] = {}
         while True:
             for planned in self._ready({stage.name for stage in running.values()}):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
@@ -13,7 +16,7 @@ DEFAULTS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
-    "PREFECT_CLI_PROMPT": "false",
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
 }
 """Ours to show on a terminal are the stages. Anything the user has set is left alone."""
 
@@ -24,7 +27,7 @@ def run_here(recipe: Path, overrides: tuple[str, ...], registry: str | None, *, 
         os.environ.setdefault(name, value)
     from flows.build_engine import build_engine, listener
 
-    with shown(quiet=quiet) as show:
+    with _server(), shown(quiet=quiet) as show:
         token = listener.set(show)
         try:
             state = build_engine(str(recipe), list(overrides), registry, return_state=True)
@@ -34,3 +37,24 @@ def run_here(recipe: Path, overrides: tuple[str, ...], registry: str | None, *, 
     if isinstance(outcome, BaseException):
         raise outcome
     return cast("BuildResult", outcome)
+
+
+@contextmanager
+def _server() -> Generator[None]:
+    """The Prefect server that is configured, else a temporary one that ends with us however we end."""
+    from prefect.server.api.server import SubprocessASGIServer
+    from prefect.settings import get_current_settings
+
+    if get_current_settings().api.url:
+        yield
+        return
+    server = SubprocessASGIServer()
+    server.start()
+    process = server.server_process
+    if process is None:
+        yield
+        return
+    # Prefect stops it when we leave in good order. Killed, we can't ask it to; the shell notices its input closing.
+    watch = ["/bin/sh", "-c", f"cat >/dev/null; kill -9 {process.pid} 2>/dev/null"]
+    with subprocess.Popen(watch, stdin=subprocess.PIPE, start_new_session=True):
+        yield

@@ -47,8 +47,8 @@ class Calibration(Strict):
     """Text that the quantizers observe the model on. Tokenized once for all variants."""
 
     data: CalibrationData = EmbeddedText()
-    samples: Annotated[int, Field(ge=1)] = 256
-    sequence_length: Annotated[int, Field(ge=8)] = 1024
+    samples: Annotated[int, Field(ge=1)] = 128
+    sequence_length: Annotated[int, Field(ge=8)] = 512
     """Tokens a sample."""
     seed: int = 0
     chat_template: bool = False
