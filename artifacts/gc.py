@@ -31,7 +31,12 @@ def collect_garbage(store: Store, older_than_days: float, *, dry_run: bool = Fal
     with locked_or_refused(store.root / "locks" / "store", "a build is using the store; run gc when it has ended"):
         horizon = time.time() - older_than_days * 86400
         old = [path for path in (store.root / "stages").glob("*/*.json") if path.stat().st_mtime < horizon]
-        kept = {artifact for path in (store.root / "stages").glob("*/*.json") if path not in old for artifact in _artifact(path)}
+        kept = {
+            artifact
+            for path in (store.root / "stages").glob("*/*.json")
+            if path not in old
+            for artifact in _artifact(path)
+        }
         loose = [path for path in (store.root / "artifacts").glob("*/*") if path.name not in kept]
         leftovers = [*(store.root / "work").iterdir(), *(store.root / "scratch").iterdir()]
         size = sum(_size(path) for path in (*loose, *leftovers))

@@ -15,7 +15,9 @@ class Home:
 
     @classmethod
     def find(cls, given: Path | None = None) -> Home:
-        return cls((given or Path(os.environ.get("ENGINEWORKS_HOME") or Path.home() / ".engineworks")).expanduser().absolute())
+        return cls(
+            (given or Path(os.environ.get("ENGINEWORKS_HOME") or Path.home() / ".engineworks")).expanduser().absolute()
+        )
 
     @property
     def store(self) -> Path:

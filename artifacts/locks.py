@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def locked(path: Path, *, shared: bool = False, waiting: Callable[[], None] | No
 
 
 @contextmanager
-def locked_or_refused(path: Path, refusal: str) -> Iterator[None]:
+def locked_or_refused(path: Path, refusal: str) -> Generator[None]:
     """Hold the lock alone, or raise :class:`StoreError` with ``refusal`` when anybody else holds it."""
     with path.open("a+b") as stream:
         try:

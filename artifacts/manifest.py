@@ -29,7 +29,14 @@ class FileEntry(Strict):
     @classmethod
     def _stays_inside(cls, path: str) -> str:
         parts = PurePosixPath(path).parts
-        if not parts or path != str(PurePosixPath(path)) or path.startswith("/") or ".." in parts or "\\" in path or "\0" in path:
+        if (
+            not parts
+            or path != str(PurePosixPath(path))
+            or path.startswith("/")
+            or ".." in parts
+            or "\\" in path
+            or "\0" in path
+        ):
             raise ValueError(f"{path!r} is not a plain relative path")
         return path
 
@@ -61,7 +68,7 @@ class Manifest(Strict):
 
 
 def files_under(folder: Path) -> Iterator[Path]:
-    """Every file below ``folder``, sorted. Raises :class:`StoreError` on links and special files: they do not travel."""
+    """Every file below ``folder``, sorted. Raises :class:`StoreError` on links and special files: they can't travel."""
     for path in sorted(folder.rglob("*")):
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             raise StoreError(f"{path} is a link or a special file; an artifact holds plain files only")

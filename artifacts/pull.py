@@ -15,7 +15,9 @@ from recipes.errors import BadRequest, Problem, RegistryError
 FILES_AT_ONCE = 4
 
 
-def pull(registry: Registry, ref: ReleaseRef, destination: Path, progress: Progress = lambda _done, _total: None) -> Path:
+def pull(
+    registry: Registry, ref: ReleaseRef, destination: Path, progress: Progress = lambda _done, _total: None
+) -> Path:
     """Fetch every file of the manifest into ``destination``, which appears only when all of them are right.
 
     Interrupted, the whole files stay in ``.<name>.partial`` beside it and are not fetched again. Raises

@@ -87,14 +87,24 @@ class Registry:
         return sorted(found, key=str)
 
     def find(self, reference: str) -> ReleaseRef:
-        """The one release that ``MODEL/VARIANT/ID``, ``VARIANT/ID`` or the start of an id names. Raises :class:`BadRequest`."""
+        """The one release that ``MODEL/VARIANT/ID``, ``VARIANT/ID`` or the start of an id names.
+
+        Raises :class:`BadRequest` when there is none, or more than one.
+        """
         model, variant, start = parse_reference(reference)
         every = self.releases(model)
         found = [ref for ref in every if ref.release_id.startswith(start) and variant in (None, ref.variant)]
         if len(found) == 1:
             return found[0]
         if found:
-            raise BadRequest(Problem("release", f"{reference!r} means {len(found)} releases", "one", f"Say which: {', '.join(map(str, found))}"))
+            raise BadRequest(
+                Problem(
+                    "release",
+                    f"{reference!r} means {len(found)} releases",
+                    "one",
+                    f"Say which: {', '.join(map(str, found))}",
+                )
+            )
         hint = nearest(start, [ref.release_id for ref in every]) or "`engineworks list` shows them"
         raise BadRequest(Problem("release", f"no release {reference!r} in {self.storage.url}", "a published one", hint))
 
@@ -119,7 +129,9 @@ class Registry:
     def _is_published_as(self, prefix: str, manifest: bytes) -> bool:
         there = self.storage.read(f"{prefix}/{MANIFEST}")
         if there is not None and there != manifest:
-            raise RegistryError(f"{self.storage.url}/{prefix} holds another manifest under this id", hint="Was it edited by hand?")
+            raise RegistryError(
+                f"{self.storage.url}/{prefix} holds another manifest under this id", hint="Was it edited by hand?"
+            )
         return there is not None
 
 

@@ -71,6 +71,6 @@ class StageRecord(Strict):
     stage: str
     bytes: int
     metrics: dict[str, float] = {}
-    """What was measured on the way (``seconds``, ``peak_rss_bytes``, whatever the worker reported): never part of a key."""
+    """What was measured on the way (``seconds``, ``peak_rss_bytes``, what the worker reported): never part of a key."""
     built_at: str
     """UTC, ISO 8601."""

@@ -21,7 +21,7 @@ class StoredObject:
 
 
 class Storage(Protocol):
-    """A directory or a bucket prefix. Every method raises :class:`recipes.errors.RegistryError` when it can't be reached."""
+    """A directory or a bucket prefix. Methods raise :class:`recipes.errors.RegistryError` when it can't be reached."""
 
     url: str
     """``s3://bucket/prefix`` or ``file:///directory``, without a slash at the end."""
@@ -39,11 +39,11 @@ class Storage(Protocol):
         ...
 
     def upload(self, path: Path, key: str, entry: FileEntry) -> None:
-        """Store a local file whole or not at all. ``entry`` has its size and SHA-256, which the storage checks on arrival."""
+        """Store a local file whole or not at all. ``entry`` has its size and SHA-256, checked on arrival."""
         ...
 
     def download(self, key: str, path: Path, entry: FileEntry) -> None:
-        """Fetch to a local file. Raises RegistryError when the bytes are not the entry's; nothing is left at ``path`` then."""
+        """Fetch to a local file. Raises RegistryError when the bytes are not the entry's, and leaves nothing then."""
         ...
 
     def has(self, key: str, entry: FileEntry) -> bool:

@@ -68,7 +68,9 @@ class FileStorage:
                 raise RegistryError(f"{self.url}/{key} is missing") from None
         if seen != entry.sha256:
             path.unlink()
-            raise RegistryError(f"{self.url}/{key} is damaged: sha256 {seen[:12]}, the manifest says {entry.sha256[:12]}")
+            raise RegistryError(
+                f"{self.url}/{key} is damaged: sha256 {seen[:12]}, the manifest says {entry.sha256[:12]}"
+            )
 
     def has(self, key: str, entry: FileEntry) -> bool:
         path = self.root / key

@@ -58,7 +58,9 @@ class S3Storage:
 
     @cached_property
     def _transfer(self) -> TransferConfig:
-        return TransferConfig(multipart_threshold=PART_BYTES, multipart_chunksize=PART_BYTES, max_concurrency=PARTS_AT_ONCE)
+        return TransferConfig(
+            multipart_threshold=PART_BYTES, multipart_chunksize=PART_BYTES, max_concurrency=PARTS_AT_ONCE
+        )
 
     def check(self) -> None:
         with self._explained():
@@ -88,7 +90,9 @@ class S3Storage:
     def upload(self, path: Path, key: str, entry: FileEntry) -> None:
         arguments = {"ChecksumAlgorithm": "SHA256", "Metadata": {SHA256: entry.sha256}}
         with self._explained():
-            self._client.upload_file(str(path), self.bucket, self.prefix + key, ExtraArgs=arguments, Config=self._transfer)
+            self._client.upload_file(
+                str(path), self.bucket, self.prefix + key, ExtraArgs=arguments, Config=self._transfer
+            )
 
     def download(self, key: str, path: Path, entry: FileEntry) -> None:
         with self._explained(key):
@@ -97,7 +101,9 @@ class S3Storage:
             seen = hashlib.file_digest(stream, "sha256").hexdigest()
         if seen != entry.sha256:
             path.unlink()
-            raise RegistryError(f"{self.url}/{key} is damaged: sha256 {seen[:12]}, the manifest says {entry.sha256[:12]}")
+            raise RegistryError(
+                f"{self.url}/{key} is damaged: sha256 {seen[:12]}, the manifest says {entry.sha256[:12]}"
+            )
 
     def has(self, key: str, entry: FileEntry) -> bool:
         with self._explained():
@@ -125,7 +131,9 @@ class S3Storage:
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
         with self._explained():
-            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=self.prefix + prefix)
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self.bucket, Prefix=self.prefix + prefix
+            )
             for page in pages:
                 for item in page.get("Contents", []):
                     yield StoredObject(item.get("Key", "")[len(self.prefix) :], item.get("Size", 0))
@@ -138,11 +146,13 @@ class S3Storage:
             yield
         except NoCredentialsError:
             raise RegistryError(
-                f"no AWS credentials for {self.url}", hint="Set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+                f"no AWS credentials for {self.url}",
+                hint="Set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
             ) from None
         except (ConnectionError, HTTPClientError) as error:
             raise RegistryError(
-                f"{where} can't be reached ({type(error).__name__})", hint="Check the network and AWS_ENDPOINT_URL; then run again"
+                f"{where} can't be reached ({type(error).__name__})",
+                hint="Check the network and AWS_ENDPOINT_URL; then run again",
             ) from None
         except ClientError as error:
             raise RegistryError(f"{where}: {_words(error)}") from None
@@ -151,7 +161,9 @@ class S3Storage:
         except Exception as error:
             # S3Transfer wraps what failed below it in its own error, which names the file and quotes the cause.
             if type(error).__name__ in ("S3UploadFailedError", "RetriesExceededError", "S3DownloadFailedError"):
-                raise RegistryError(f"{where}: the transfer failed ({error})", hint="Run again to go on from here") from None
+                raise RegistryError(
+                    f"{where}: the transfer failed ({error})", hint="Run again to go on from here"
+                ) from None
             raise
 
 

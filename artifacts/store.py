@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -77,11 +77,13 @@ class Store:
         try:
             manifest = Manifest.model_validate_json((folder / MANIFEST).read_bytes())
         except (FileNotFoundError, ValidationError):
-            raise StoreError(f"artifact {digest[:12]} is missing from {self.root} or damaged", hint="Build again") from None
+            raise StoreError(
+                f"artifact {digest[:12]} is missing from {self.root} or damaged", hint="Build again"
+            ) from None
         return Artifact(digest, folder / "data", manifest)
 
     @contextmanager
-    def building(self, key: str, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+    def building(self, key: str, waiting: Callable[[], None] | None = None) -> Generator[None]:
         """Hold ``key``: until the block ends nobody else builds it, here or in another process, and gc waits."""
         with (
             locked(self.root / "locks" / "store", shared=True),

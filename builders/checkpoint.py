@@ -52,7 +52,9 @@ def read_checkpoint(folder: Path, where: str = "source", *, allow_pickle: bool =
             )
         raise refuse(f"no weights in {folder}", "model.safetensors, or shards with their index")
     weight_map = _weight_map(folder, where)
-    names = sorted(set(weight_map.values())) if weight_map else [path.name for path in sorted(folder.glob("*.safetensors"))]
+    names = (
+        sorted(set(weight_map.values())) if weight_map else [path.name for path in sorted(folder.glob("*.safetensors"))]
+    )
     if missing := [name for name in names if not (folder / name).is_file()]:
         raise refuse(
             f"{len(missing)} of {len(names)} shards missing: {', '.join(missing[:5])}",
@@ -71,7 +73,13 @@ def read_checkpoint(folder: Path, where: str = "source", *, allow_pickle: bool =
     if not problems and weight_map:
         wrong = [name for name, file in weight_map.items() if name not in tensors or tensors[name].file != file]
         if wrong:
-            problems.append(Problem(f"{where} {INDEX}", f"names {wrong[0]} in {weight_map[wrong[0]]}, which lacks it", "an index of the shards that are there"))
+            problems.append(
+                Problem(
+                    f"{where} {INDEX}",
+                    f"names {wrong[0]} in {weight_map[wrong[0]]}, which lacks it",
+                    "an index of the shards that are there",
+                )
+            )
     if not problems and not tensors:
         problems.append(Problem(where, "weights without a single tensor", "a model"))
     if problems:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,7 +14,18 @@ from recipes.errors import BadRequest, EngineworksError, Problem, StageFailed
 from recipes.sources import COMMIT
 
 PICKLE_PATTERNS = ["*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl"]
-OTHER_FRAMEWORKS = ["*.msgpack", "*.h5", "*.onnx", "*.onnx_data", "*.gguf", "*.tflite", "original/*", "onnx/*", "coreml/*", "metal/*"]
+OTHER_FRAMEWORKS = [
+    "*.msgpack",
+    "*.h5",
+    "*.onnx",
+    "*.onnx_data",
+    "*.gguf",
+    "*.tflite",
+    "original/*",
+    "onnx/*",
+    "coreml/*",
+    "metal/*",
+]
 
 
 def resolve_commit(repo: str, revision: str) -> str:
@@ -73,7 +84,7 @@ def download(repo: str, commit: str, *, allow_pickle: bool) -> Path:
 
 
 @contextmanager
-def _explained(repo: str, revision: str) -> Iterator[None]:
+def _explained(repo: str, revision: str) -> Generator[None]:
     """The Hub's errors in the recipe's words."""
     import httpx
     from huggingface_hub import errors
@@ -84,18 +95,30 @@ def _explained(repo: str, revision: str) -> Iterator[None]:
         raise
     except errors.GatedRepoError:
         raise BadRequest(
-            Problem("source.repo", f"{repo} is gated", "a token that may read it", "Accept its licence on the Hub and set HF_TOKEN")
+            Problem(
+                "source.repo",
+                f"{repo} is gated",
+                "a token that may read it",
+                "Accept its licence on the Hub and set HF_TOKEN",
+            )
         ) from None
     except errors.RepositoryNotFoundError:
         raise BadRequest(
-            Problem("source.repo", f"no repository {repo!r} that this token may see", "ORG/NAME on the Hub", "Check the name, or set HF_TOKEN")
+            Problem(
+                "source.repo",
+                f"no repository {repo!r} that this token may see",
+                "ORG/NAME on the Hub",
+                "Check the name, or set HF_TOKEN",
+            )
         ) from None
     except errors.RevisionNotFoundError:
         raise BadRequest(Problem("source.revision", repr(revision), f"a branch, tag or commit of {repo}")) from None
     except errors.LocalEntryNotFoundError:
         raise _unreachable(repo, revision) from None
     except errors.EntryNotFoundError as error:
-        raise BadRequest(Problem("source.repo", f"{repo} at {revision[:12]} lacks a file ({error})", "a checkpoint")) from None
+        raise BadRequest(
+            Problem("source.repo", f"{repo} at {revision[:12]} lacks a file ({error})", "a checkpoint")
+        ) from None
     except (errors.OfflineModeIsEnabled, errors.HfHubHTTPError, httpx.HTTPError, OSError) as error:
         raise _unreachable(repo, revision, error) from None
 

@@ -26,7 +26,14 @@ SIDECARS = ("*.json", "*.jinja", "*.model", "*.txt", "*.py", "LICENSE*", "*.md")
 NOT_CARRIED = ("config.json", "model.safetensors.index.json", "README.md")
 """Files that the output has its own of."""
 BYTES_TOLERANCE = 0.05
-SAME_CONFIG = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "tie_word_embeddings", "eos_token_id")
+SAME_CONFIG = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "tie_word_embeddings",
+    "eos_token_id",
+)
 
 
 class Finding(Strict):
@@ -82,7 +89,9 @@ def findings_on(source_folder: Path, output_folder: Path, variant: Variant) -> I
 
 def _config(source: Checkpoint, output: Checkpoint) -> Iterator[Finding]:
     if "quantization_config" not in output.config:
-        yield Finding(check="config", subject="config.json", seen="no quantization_config", wanted="one: servers go by it")
+        yield Finding(
+            check="config", subject="config.json", seen="no quantization_config", wanted="one: servers go by it"
+        )
     for name in SAME_CONFIG:
         before, after = source.config.get(name), output.config.get(name)
         if before != after:
@@ -107,7 +116,12 @@ def _tensors(source: Checkpoint, output: Checkpoint) -> Iterator[Finding]:
         elif after.shape != before.shape:
             yield Finding(check="tensors", subject=name, seen=f"shape {after.shape}", wanted=f"{before.shape}")
         elif layer in linears and layer not in ignored:
-            yield Finding(check="tensors", subject=name, seen="left unquantized", wanted="quantized, or named in quantization_config.ignore")
+            yield Finding(
+                check="tensors",
+                subject=name,
+                seen="left unquantized",
+                wanted="quantized, or named in quantization_config.ignore",
+            )
     if not quantized:
         yield Finding(check="tensors", subject="all", seen="nothing is quantized", wanted="quantized linear layers")
 
@@ -115,13 +129,20 @@ def _tensors(source: Checkpoint, output: Checkpoint) -> Iterator[Finding]:
 def _scale(name: str, weight: Tensor, scale: Tensor) -> Iterator[Finding]:
     rows = scale.shape[0] if scale.shape else 1
     if rows not in (1, weight.shape[0]):
-        yield Finding(check="scales", subject=f"{name}_scale", seen=f"shape {scale.shape}", wanted=f"{weight.shape[0]} rows, or one")
+        yield Finding(
+            check="scales",
+            subject=f"{name}_scale",
+            seen=f"shape {scale.shape}",
+            wanted=f"{weight.shape[0]} rows, or one",
+        )
 
 
 def _bytes(source: Checkpoint, output: Checkpoint, variant: Variant) -> Iterator[Finding]:
     expected, seen = quantized_bytes(variant, facts_of_checkpoint(source)), output.weight_bytes
     if variant.keep == ("lm_head",) and abs(seen - expected) > BYTES_TOLERANCE * expected:
-        yield Finding(check="bytes", subject="weights", seen=str(seen), wanted=f"{expected} within {BYTES_TOLERANCE:.0%}")
+        yield Finding(
+            check="bytes", subject="weights", seen=str(seen), wanted=f"{expected} within {BYTES_TOLERANCE:.0%}"
+        )
 
 
 def _sidecars(source: Path, output: Path) -> Iterator[Finding]:

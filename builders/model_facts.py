@@ -50,10 +50,13 @@ def facts_of_tensors(config: Mapping[str, Any], tensors: Mapping[str, tuple[str,
     linears = [
         Linear(name=name.removesuffix(".weight"), in_features=shape[1], out_features=shape[0])
         for name, (_, shape) in sorted(tensors.items())
-        if len(shape) == 2 and name.endswith(".weight") and not EMBEDDING.search(name) and not name.startswith("lm_head")
+        if len(shape) == 2
+        and name.endswith(".weight")
+        and not EMBEDDING.search(name)
+        and not name.startswith("lm_head")
     ]
     architectures = config.get("architectures") or ["unknown"]
-    quantization = config.get("quantization_config") or {}
+    quantization: dict[str, Any] = config.get("quantization_config") or {}
     return ModelFacts(
         architecture=str(architectures[0]),
         parameters=sum(math.prod(shape) for _, shape in tensors.values()),

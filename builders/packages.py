@@ -24,12 +24,24 @@ def package_folder(requirement: str, home: Path) -> Path:
         for leftover in folder.parent.glob(f".{requirement}.new-*"):
             shutil.rmtree(leftover, ignore_errors=True)
         new = folder.with_name(f".{requirement}.new-{uuid.uuid4().hex[:8]}")
-        command = ["pip", "install", "--quiet", "--no-deps", "--python", sys.executable, "--target", str(new), requirement]
+        command = [
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--python",
+            sys.executable,
+            "--target",
+            str(new),
+            requirement,
+        ]
         try:
             uv(command, stage="source.package")
         except StageFailed as error:
             if error.cause == "set_up":
-                raise BadRequest(Problem("source.package", repr(requirement), "a package that can be installed", error.message)) from None
+                raise BadRequest(
+                    Problem("source.package", repr(requirement), "a package that can be installed", error.message)
+                ) from None
             raise
         new.rename(folder)
     return folder

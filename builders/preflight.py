@@ -31,7 +31,12 @@ def problems_with(recipe: Recipe, cards: list[TargetCard], facts: ModelFacts) ->
     problems: list[Problem] = []
     if facts.quantized:
         problems.append(
-            Problem("source", f"already quantized ({facts.quantized})", "an unquantized checkpoint", "Quantize from the original weights")
+            Problem(
+                "source",
+                f"already quantized ({facts.quantized})",
+                "an unquantized checkpoint",
+                "Quantize from the original weights",
+            )
         )
     for name, variant in recipe.variants.items():
         problems += _targets(name, variant, cards)
@@ -44,7 +49,12 @@ def _targets(name: str, variant: Variant, cards: list[TargetCard]) -> Iterator[P
     known = [card.name for card in cards]
     for target in variant.targets or ():
         if target not in known:
-            yield Problem(f"variants.{name}.targets", repr(target), f"one of the recipe's targets ({', '.join(known)})", nearest(target, known))
+            yield Problem(
+                f"variants.{name}.targets",
+                repr(target),
+                f"one of the recipe's targets ({', '.join(known)})",
+                nearest(target, known),
+            )
     for card in cards_of(variant, cards):
         finding = support(variant.scheme, card)
         if finding.level == "no":
@@ -65,17 +75,23 @@ def _groups(name: str, variant: Variant, cards: list[TargetCard], facts: ModelFa
         widths = {linear.in_features for linear in linears}
         yield Problem(
             where,
-            f"{size} does not divide the input size {bad[0].in_features} of {bad[0].name} ({len(bad)} of {len(linears)} layers)",
+            f"{size} does not divide the input size {bad[0].in_features} of {bad[0].name} "
+            f"({len(bad)} of {len(linears)} layers)",
             _sizes_that_divide(widths),
         )
         return
     for card in cards_of(variant, cards):
         ranks = card.tensor_parallel
-        split = [linear for linear in linears if linear.row_parallel and (linear.in_features % ranks or linear.in_features // ranks % size)]
+        split = [
+            linear
+            for linear in linears
+            if linear.row_parallel and (linear.in_features % ranks or linear.in_features // ranks % size)
+        ]
         if split:
             yield Problem(
                 where,
-                f"{size} does not divide {split[0].name}'s {split[0].in_features} inputs split over tensor_parallel {ranks} (target {card.name})",
+                f"{size} does not divide {split[0].name}'s {split[0].in_features} inputs "
+                f"split over tensor_parallel {ranks} (target {card.name})",
                 _sizes_that_divide({linear.in_features // ranks for linear in linears if linear.row_parallel}),
                 "Or use a card with a smaller tensor_parallel",
             )
@@ -87,16 +103,19 @@ def _keep(name: str, variant: Variant, facts: ModelFacts) -> Iterator[Problem]:
             try:
                 re.compile(pattern[3:])
             except re.error as error:
-                yield Problem(f"variants.{name}.keep", repr(pattern), "a regular expression after 're:'", f"It fails: {error}.")
+                yield Problem(
+                    f"variants.{name}.keep", repr(pattern), "a regular expression after 're:'", f"It fails: {error}."
+                )
     if facts.linears and not [linear for linear in facts.linears if not _kept(linear.name, variant.keep)]:
         yield Problem(f"variants.{name}.keep", "every linear layer", "at least one layer left to quantize")
 
 
 def _kept(layer: str, keep: tuple[str, ...]) -> bool:
-    return any(re.match(pattern[3:], layer) is not None if pattern.startswith("re:") else layer == pattern for pattern in keep)
+    return any(
+        re.match(pattern[3:], layer) is not None if pattern.startswith("re:") else layer == pattern for pattern in keep
+    )
 
 
 def _sizes_that_divide(widths: set[int]) -> str:
     sizes = [size for size in (128, 64, 32, 16) if all(width % size == 0 for width in widths)]
     return f"group_size {' or '.join(map(str, sizes))}" if sizes else "a scheme without groups (fp8, int8)"
-

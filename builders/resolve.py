@@ -48,7 +48,11 @@ def resolve_source(source: Source, home: Path) -> ResolvedSource:
                 raise BadRequest(Problem("source.path", f"no directory {source.path}", "a checkpoint directory"))
             params = {"path": str(folder), "fingerprint": fingerprint(folder), "allow_pickle": source.allow_pickle}
         case S3Source():
-            params = {"uri": source.uri, "fingerprint": s3_source.fingerprint(source.uri), "allow_pickle": source.allow_pickle}
+            params = {
+                "uri": source.uri,
+                "fingerprint": s3_source.fingerprint(source.uri),
+                "allow_pickle": source.allow_pickle,
+            }
         case GgufSource(package=None):
             file = source.file.resolve()
             _check_gguf(file)
@@ -67,11 +71,15 @@ def _facts(source: Source, params: dict[str, Any], home: Path) -> ModelFacts:
         case HubSource():
             facts = hub.model_facts(source.repo, params["revision"], allow_pickle=source.allow_pickle)
         case PathSource():
-            facts = facts_of_checkpoint(read_checkpoint(Path(params["path"]), "source.path", allow_pickle=source.allow_pickle))
+            facts = facts_of_checkpoint(
+                read_checkpoint(Path(params["path"]), "source.path", allow_pickle=source.allow_pickle)
+            )
         case S3Source():
             facts = s3_source.model_facts(source.uri)
         case GgufSource():
-            file = source.file.resolve() if source.package is None else package_folder(source.package, home) / source.file
+            file = (
+                source.file.resolve() if source.package is None else package_folder(source.package, home) / source.file
+            )
             _check_gguf(file)
             facts = facts_of_gguf(file, bytes_per_weight=4 if source.dtype == "float32" else 2)
     with contextlib.suppress(OSError):  # only a memory: a read-only home is reported by the store

@@ -60,7 +60,7 @@ class StageResult:
 
 
 def find_result(stage: Stage, key: str, inputs: dict[str, str], store: Store) -> StageResult | None:
-    """What is stored for a stage, by its key or by the digests of its inputs. ``inputs``: input name → artifact digest."""
+    """What is stored for a stage, by its key or by its inputs' digests. ``inputs``: input name → artifact digest."""
     if record := store.record(key):
         return StageResult(record, "cached")
     if stage.inputs and len(inputs) == len(stage.inputs) and (twin := store.record(stage.address(inputs))):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,7 +92,7 @@ def _client() -> S3Client:
 
 
 @contextmanager
-def _explained(uri: str) -> Iterator[None]:
+def _explained(uri: str) -> Generator[None]:
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
@@ -100,7 +100,14 @@ def _explained(uri: str) -> Iterator[None]:
     except ClientError as error:
         code = error.response.get("Error", {}).get("Code", "")
         if code in ("NoSuchBucket", "AccessDenied", "403", "404", "InvalidAccessKeyId", "SignatureDoesNotMatch"):
-            raise BadRequest(Problem("source.uri", f"{uri}: {code}", "a prefix that these credentials may read")) from None
+            raise BadRequest(
+                Problem("source.uri", f"{uri}: {code}", "a prefix that these credentials may read")
+            ) from None
         raise StageFailed("source", "network", f"{uri}: {code}") from None
     except BotoCoreError as error:
-        raise StageFailed("source", "network", f"{uri} can't be read ({type(error).__name__})", hint="Check AWS_ENDPOINT_URL and credentials") from None
+        raise StageFailed(
+            "source",
+            "network",
+            f"{uri} can't be read ({type(error).__name__})",
+            hint="Check AWS_ENDPOINT_URL and credentials",
+        ) from None

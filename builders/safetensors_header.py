@@ -1,6 +1,6 @@
 """Read what a safetensors file says it holds, without reading the tensors.
 
-Format: 8 bytes little-endian length N, N bytes of JSON {name: {dtype, shape, data_offsets: [begin, end]}}, then the data.
+Format: 8 bytes little-endian length N, N bytes of JSON {name: {dtype, shape, data_offsets: [begin, end]}}, then data.
 Source: the format section of the safetensors README.
 """
 

@@ -49,7 +49,7 @@ def worker_stage(
 def function_stage(
     name: str, entry: str, *, params: dict[str, JsonValue], inputs: dict[str, str], helpers: tuple[str, ...] = ()
 ) -> Stage:
-    """A stage done by a function here, keyed by the source of its module and of the ``helpers`` that shape its output."""
+    """A stage done by a function here, keyed by the source of its module and of the ``helpers`` it calls."""
     module = entry.partition(":")[0].replace(".", "/") + ".py"
     return Stage(
         name=name,
@@ -136,5 +136,10 @@ def _integrity_stage(name: str, variant: Variant) -> Stage:
         "builders.integrity:check",
         params={"variant": variant.model_dump(mode="json")},
         inputs={"source": "checkpoint", "output": f"quantize:{name}"},
-        helpers=("builders/checkpoint.py", "builders/safetensors_header.py", "builders/model_facts.py", "builders/estimates.py"),
+        helpers=(
+            "builders/checkpoint.py",
+            "builders/safetensors_header.py",
+            "builders/model_facts.py",
+            "builders/estimates.py",
+        ),
     )

@@ -40,7 +40,7 @@ class Toolchain:
 
     @property
     def pins(self) -> str:
-        """Digest of what decides its behaviour: the pinned requirements, or the interpreter's own versions in system mode.
+        """Digest of what decides its behaviour: the pinned requirements, or in system mode the interpreter.
 
         It goes into stage keys, so it must cost no process start: a system interpreter is named by its path and by
         ``ENGINEWORKS_TOOLCHAIN_<NAME>_VERSION``, which its owner changes when the image changes.
@@ -107,13 +107,20 @@ def install(python: Path, arguments: list[str], *, stage: str) -> None:
 def uv(arguments: list[str], *, stage: str) -> None:
     """Run uv. Raises :class:`StageFailed` with the end of what it said."""
     done = subprocess.run(
-        [uv_program(), *arguments], env=uv_environment(), capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        [uv_program(), *arguments],
+        env=uv_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
     )
     if done.returncode == 0:
         return
     said = "; ".join(line.strip() for line in done.stderr.strip().splitlines()[-4:])
     full = "No space left" in done.stderr
-    network = any(sign in done.stderr for sign in ("Failed to fetch", "dns error", "timed out", "error sending request"))
+    network = any(
+        sign in done.stderr for sign in ("Failed to fetch", "dns error", "timed out", "error sending request")
+    )
     raise StageFailed(
         stage,
         "disk_full" if full else "network" if network else "set_up",
@@ -131,7 +138,11 @@ def uv_program() -> str:
 def uv_environment() -> dict[str, str]:
     """pip's settings for air-gapped machines mean the same to uv under other names; pass them on."""
     environment = dict(os.environ)
-    for theirs, ours in (("PIP_FIND_LINKS", "UV_FIND_LINKS"), ("PIP_INDEX_URL", "UV_DEFAULT_INDEX"), ("PIP_EXTRA_INDEX_URL", "UV_INDEX")):
+    for theirs, ours in (
+        ("PIP_FIND_LINKS", "UV_FIND_LINKS"),
+        ("PIP_INDEX_URL", "UV_DEFAULT_INDEX"),
+        ("PIP_EXTRA_INDEX_URL", "UV_INDEX"),
+    ):
         if theirs in environment:
             environment.setdefault(ours, environment[theirs])
     environment.pop("VIRTUAL_ENV", None)

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,7 +80,7 @@ def run_worker_process(job: WorkerJob) -> dict[str, float]:
 
 
 @contextmanager
-def _started(job: WorkerJob, job_file: Path, log_file: Path) -> Iterator[subprocess.Popen[bytes]]:
+def _started(job: WorkerJob, job_file: Path, log_file: Path) -> Generator[subprocess.Popen[bytes]]:
     """The worker, in a process group that ends with this block or with this process, whichever ends first."""
     theirs, ours = os.pipe()  # the worker waits on its read end, which closes when we are gone, even by SIGKILL
     threads = str(job.threads)
@@ -154,14 +154,19 @@ def _failure(
         return StageFailed(job.stage, "cancelled", "stopped on request")
     if stopped == "timeout":
         return StageFailed(
-            job.stage, "timeout", f"not finished after {job.timeout_s:.0f} s", hint="Raise timeout_minutes in the recipe"
+            job.stage,
+            "timeout",
+            f"not finished after {job.timeout_s:.0f} s",
+            hint="Raise timeout_minutes in the recipe",
         )
     reported = errors[-1] if errors else {}
     cause = str(reported.get("cause", "tool"))
     message = str(reported.get("message", "")) or _last_line(log_file) or f"exit status {status}"
     hint = str(reported.get("hint", ""))
     if cause == "disk_full" or (cause == "tool" and shutil.disk_usage(job.work).free < 32 << 20):
-        return StageFailed(job.stage, "disk_full", f"the disk under {job.work} is full", hint="Free space and run again")
+        return StageFailed(
+            job.stage, "disk_full", f"the disk under {job.work} is full", hint="Free space and run again"
+        )
     if status == -signal.SIGKILL and not reported:
         if oom_killed:
             cause, message = "out_of_memory", "the kernel killed the worker: out of memory"
@@ -177,7 +182,9 @@ def _failure(
 
 
 def _last_line(log_file: Path) -> str:
-    lines = [line.strip() for line in log_file.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    lines = [
+        line.strip() for line in log_file.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()
+    ]
     return lines[-1][:600] if lines else ""
 
 

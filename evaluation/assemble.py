@@ -58,7 +58,9 @@ def run(job: Job) -> None:
     (job.output / "serve").mkdir()
     (job.output / "serve" / "vllm.sh").write_text(serve_script(recipe.model, name), encoding="utf-8")
     source: dict[str, JsonValue] = {**job.params["source"], "checkpoint": inputs["checkpoint"].manifest.digest}
-    (job.output / "README.md").write_text(model_card(recipe, name, verdict, job.inputs["checkpoint"], source), encoding="utf-8")
+    (job.output / "README.md").write_text(
+        model_card(recipe, name, verdict, job.inputs["checkpoint"], source), encoding="utf-8"
+    )
     release = Release(
         model=recipe.model,
         variant=name,
@@ -97,7 +99,12 @@ def release_files(assembled: Artifact, inputs: Mapping[str, Artifact]) -> dict[s
 def serve_script(model: str, variant: str) -> str:
     """The line that serves the release from its own directory."""
     name = shlex.quote(f"{model}-{variant}")
-    return f'#!/bin/sh\n# Serves this release on port 8000; further options are passed on.\nexec vllm serve "$(dirname "$0")/../weights" --served-model-name {name} "$@"\n'
+    lines = (
+        "#!/bin/sh",
+        "# Serves this release on port 8000; further options are passed on.",
+        f'exec vllm serve "$(dirname "$0")/../weights" --served-model-name {name} "$@"',
+    )
+    return "\n".join(lines) + "\n"
 
 
 def _entries(inputs: Mapping[str, Input], own: Manifest) -> tuple[FileEntry, ...]:

@@ -29,7 +29,7 @@ class Sample(Strict):
 
 
 def run(job: Job) -> None:
-    """Stage function. Inputs: ``baseline``, ``candidate`` (evaluations), ``integrity``. Params: ``margin``, ``confidence``."""
+    """Stage function. Inputs: ``baseline`` and ``candidate`` evaluations, ``integrity``. Params: ``margin``, ``confidence``."""
     margin, confidence = float(job.params["margin"]), float(job.params["confidence"])
     errors = read_integrity(job.inputs["integrity"]).errors
     if errors:
@@ -65,11 +65,20 @@ def judge(baseline: Sequence[Sample], candidate: Sequence[Sample], margin: float
     table = PairedTable.of(before, after) if binary else None
     lower, upper = tango_bounds(table, confidence) if table else mean_bounds(drops, confidence)
     if upper < margin:
-        outcome, reason = "PASS", f"the drop is under {margin:.1%} with {confidence:.0%} confidence (at most {upper:.2%})"
+        outcome, reason = (
+            "PASS",
+            f"the drop is under {margin:.1%} with {confidence:.0%} confidence (at most {upper:.2%})",
+        )
     elif lower > margin:
-        outcome, reason = "FAIL", f"the drop is over {margin:.1%} with {confidence:.0%} confidence (at least {lower:.2%})"
+        outcome, reason = (
+            "FAIL",
+            f"the drop is over {margin:.1%} with {confidence:.0%} confidence (at least {lower:.2%})",
+        )
     else:
-        outcome, reason = "INCONCLUSIVE", f"{n} documents can't tell a drop between {lower:.2%} and {upper:.2%} from {margin:.1%}"
+        outcome, reason = (
+            "INCONCLUSIVE",
+            f"{n} documents can't tell a drop between {lower:.2%} and {upper:.2%} from {margin:.1%}",
+        )
     return Verdict(
         outcome=outcome,
         reason=reason,

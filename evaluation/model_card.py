@@ -11,13 +11,16 @@ from evaluation.verdict import Verdict
 from recipes.models import Recipe
 
 
-def model_card(recipe: Recipe, variant: str, verdict: Verdict, checkpoint: Path, source: Mapping[str, JsonValue]) -> str:
+def model_card(
+    recipe: Recipe, variant: str, verdict: Verdict, checkpoint: Path, source: Mapping[str, JsonValue]
+) -> str:
     """Markdown with the metadata block that the Hub reads. The original's own card follows, as its terms may ask."""
     scheme = recipe.variants[variant].scheme
     origin = source.get("repo") or source.get("package") or source.get("uri") or source.get("path")
     base = f"base_model: {source['repo']}\nbase_model_relation: quantized\n" if "repo" in source else ""
     rows = "\n".join(
-        f"| {task.task} | {task.metric} | {task.documents} | {task.baseline:.4f} | {task.candidate:.4f} | {task.drop:+.4f} |"
+        f"| {task.task} | {task.metric} | {task.documents} "
+        f"| {task.baseline:.4f} | {task.candidate:.4f} | {task.drop:+.4f} |"
         for task in verdict.tasks
     )
     original = _original_card(checkpoint)
@@ -30,14 +33,15 @@ tags: [{scheme}, compressed-tensors, vllm, engineworks]
 
 {origin} quantized with {recipe.variants[variant].tool} (`{scheme}`) by Engineworks.
 
-**{verdict.outcome}**: {verdict.reason}. On {verdict.documents} documents the original scores {verdict.baseline:.4f} and this
-variant {verdict.candidate:.4f}.
+**{verdict.outcome}**: {verdict.reason}. On {verdict.documents} documents the original scores {verdict.baseline:.4f}
+and this variant {verdict.candidate:.4f}.
 
 | task | metric | documents | original | this | drop |
 |---|---|---|---|---|---|
 {rows}
 
-Serve it with `sh serve/vllm.sh`, or load `weights/` with transformers. Evidence: `evaluation/`. How it was built: `recipe.json`.
+Serve it with `sh serve/vllm.sh`, or load `weights/` with transformers. Evidence: `evaluation/`. How it was
+built: `recipe.json`.
 {original}"""
 
 

@@ -49,9 +49,7 @@ def _evaluate_stage(
     name: str, checkpoint: str, after: tuple[str, ...], inputs: dict[str, str], recipe: Recipe, home: Path
 ) -> Stage:
     evaluation = recipe.evaluation
-    params: dict[str, JsonValue] = evaluation.model_dump(
-        mode="json", exclude={"include", "gate", "timeout_minutes"}
-    )
+    params: dict[str, JsonValue] = evaluation.model_dump(mode="json", exclude={"include", "gate", "timeout_minutes"})
     return worker_stage(
         f"evaluate:{name}",
         "evaluation/workers/lm_eval_run.py",

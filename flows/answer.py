@@ -18,7 +18,9 @@ from builders.worker_process import WorkerJob, run_worker_process
 from flows.plan import cores
 
 
-def answer(registry: Registry, ref: ReleaseRef, prompt: str, max_new_tokens: int, home: Home, on_event: OnStageEvent) -> str:
+def answer(
+    registry: Registry, ref: ReleaseRef, prompt: str, max_new_tokens: int, home: Home, on_event: OnStageEvent
+) -> str:
     """The greedy answer of a release's weights, by transformers. Raises :class:`recipes.errors.StageFailed`."""
     toolchain = find_toolchain(TOOLCHAIN, home.root)
     make_ready(toolchain, lambda message: on_event("try", {"event": "log", "message": message}))
@@ -51,5 +53,3 @@ def _weights(registry: Registry, ref: ReleaseRef, home: Home) -> Path:
     kept = home.root / "pulled" / str(ref).replace("/", "--")
     kept.parent.mkdir(parents=True, exist_ok=True)
     return pull(registry, ref, kept) / "weights"
-
-

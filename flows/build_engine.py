@@ -12,8 +12,9 @@ from typing import Any, cast
 from prefect import flow, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
 from prefect.logging import get_run_logger
-from prefect.states import Completed, Failed, State
+from prefect.states import Completed, Failed
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from artifacts.home import Home
@@ -57,7 +58,9 @@ def build_engine(recipe: str, overrides: list[str] | None = None, registry: str 
 
 def run_plan(plan: Plan, home: Home, on_event: OnStageEvent, stop: Event | None = None) -> BuildResult:
     """Carry a plan out from within a flow run: every stage is a task run with its own logs and retries."""
-    shop = Workshop(Store(home.store), home.root, threads=max(1, cores() // SLOTS), on_event=on_event, stop=stop or Event())
+    shop = Workshop(
+        Store(home.store), home.root, threads=max(1, cores() // SLOTS), on_event=on_event, stop=stop or Event()
+    )
     build = Build(plan, shop)
 
     @task(

@@ -20,10 +20,16 @@ if TYPE_CHECKING:
     from artifacts.registry import Registry
 
 RECIPE = click.argument("recipe", type=click.Path(path_type=Path))
-SET = click.option("--set", "overrides", multiple=True, metavar="FIELD.PATH=VALUE", help="Override a field of the recipe.")
+SET = click.option(
+    "--set", "overrides", multiple=True, metavar="FIELD.PATH=VALUE", help="Override a field of the recipe."
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document to stdout.")
-HOME = click.option("--home", "home_path", type=click.Path(path_type=Path), help="Instead of $ENGINEWORKS_HOME (~/.engineworks).")
-REGISTRY = click.option("--registry", metavar="URL", help="s3://BUCKET/PREFIX or file:///DIR, instead of $ENGINEWORKS_REGISTRY.")
+HOME = click.option(
+    "--home", "home_path", type=click.Path(path_type=Path), help="Instead of $ENGINEWORKS_HOME (~/.engineworks)."
+)
+REGISTRY = click.option(
+    "--registry", metavar="URL", help="s3://BUCKET/PREFIX or file:///DIR, instead of $ENGINEWORKS_REGISTRY."
+)
 
 
 def with_home(command: Callable[..., None]) -> Callable[..., None]:
@@ -96,7 +102,11 @@ def plan(recipe: Path, overrides: tuple[str, ...], registry: str | None, home: H
         return
     stages = [
         {"name": stage.name, "key": stage.key, "status": stage.status}
-        | ({"output_bytes": stage.estimate.output_bytes, "memory_bytes": stage.estimate.memory_bytes} if stage.estimate else {})
+        | (
+            {"output_bytes": stage.estimate.output_bytes, "memory_bytes": stage.estimate.memory_bytes}
+            if stage.estimate
+            else {}
+        )
         for stage in planned.stages
     ]
     click.echo(json.dumps({"stages": stages, "registry": planned.registry, "notes": planned.notes}))
@@ -139,7 +149,9 @@ def build(recipe: Path, overrides: tuple[str, ...], registry: str | None, home: 
 @REGISTRY
 @JSON
 @with_home
-def try_release(release: str, prompt: str, max_new_tokens: int, registry: str | None, home: Home, *, as_json: bool) -> None:
+def try_release(
+    release: str, prompt: str, max_new_tokens: int, registry: str | None, home: Home, *, as_json: bool
+) -> None:
     """Let a release answer a prompt on this machine."""
     from flows.answer import answer
     from flows.progress import shown
@@ -164,7 +176,14 @@ def list_releases(model: str | None, registry: str | None, home: Home, *, as_jso
     releases = [there.release(ref) for ref in there.releases(model)]
     if as_json:
         rows = [
-            {"release_id": r.release_id, "model": r.model, "variant": r.variant, "scheme": r.scheme, "bytes": r.bytes, "verdict": r.verdict.model_dump()}
+            {
+                "release_id": r.release_id,
+                "model": r.model,
+                "variant": r.variant,
+                "scheme": r.scheme,
+                "bytes": r.bytes,
+                "verdict": r.verdict.model_dump(),
+            }
             for r in releases
         ]
         click.echo(json.dumps({"registry": there.storage.url, "releases": rows}))
@@ -184,7 +203,11 @@ def show(release: str, registry: str | None, home: Home, *, as_json: bool) -> No
     there = open_registry(registry, home)
     found = there.release(there.find(release))
     if as_json:
-        document = {"release_id": found.release_id, "location": there.location(found.ref), **found.model_dump(mode="json")}
+        document = {
+            "release_id": found.release_id,
+            "location": there.location(found.ref),
+            **found.model_dump(mode="json"),
+        }
         click.echo(json.dumps(document))
     else:
         print_release(there, found)
@@ -236,7 +259,9 @@ def store() -> None:
 
 
 @store.command()
-@click.option("--older-than-days", default=30.0, show_default=True, type=click.FloatRange(min=0), help="Not used for so long.")
+@click.option(
+    "--older-than-days", default=30.0, show_default=True, type=click.FloatRange(min=0), help="Not used for so long."
+)
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @JSON
 @with_home
@@ -296,5 +321,3 @@ def main() -> None:
 
 def _interrupt(_signal: int, _frame: object) -> None:
     raise KeyboardInterrupt
-
-

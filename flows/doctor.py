@@ -41,7 +41,11 @@ def examine(home: Home, registry: str | None) -> Iterator[Check]:
     for path in sorted(REQUIREMENTS.glob("*.txt")):
         toolchain = find_toolchain(path.stem, home.root)
         detail = str(toolchain.python) if toolchain.ready else "not made yet; the first build that needs it makes it"
-        yield Check(name=f"toolchain {path.stem}", status="ok" if toolchain.ready else "note", detail=f"{toolchain.mode}: {detail}")
+        yield Check(
+            name=f"toolchain {path.stem}",
+            status="ok" if toolchain.ready else "note",
+            detail=f"{toolchain.mode}: {detail}",
+        )
     memory, disk = psutil.virtual_memory(), shutil.disk_usage(home.store)
     yield Check(name="memory", status="ok", detail=f"{in_words(memory.available)} free of {in_words(memory.total)}")
     low = disk.free < 5e9
@@ -61,4 +65,8 @@ def _gpu() -> Check:
         return Check(name="gpu", status="note", detail="none: everything runs on the processor")
     query = ["nvidia-smi", "--query-gpu=name,compute_cap,memory.total,driver_version", "--format=csv,noheader"]
     done = subprocess.run(query, capture_output=True, text=True, check=False)
-    return Check(name="gpu", status="ok" if done.returncode == 0 else "problem", detail="; ".join(done.stdout.split("\n")).strip("; "))
+    return Check(
+        name="gpu",
+        status="ok" if done.returncode == 0 else "problem",
+        detail="; ".join(done.stdout.split("\n")).strip("; "),
+    )

@@ -47,9 +47,13 @@ class Build:
         parts = {given: self.digests[source] for given, source in release.inputs.items()}
 
         def progress(done: int, total: int) -> None:
-            self.shop.on_event(name, {"event": "progress", "done": done, "total": total, "unit": "bytes", "message": ""})
+            self.shop.on_event(
+                name, {"event": "progress", "done": done, "total": total, "unit": "bytes", "message": ""}
+            )
 
-        metrics = {stage: values for stage, values in self.metrics.items() if stage.partition(":")[2] in ("", planned.variant)}
+        metrics = {
+            stage: values for stage, values in self.metrics.items() if stage.partition(":")[2] in ("", planned.variant)
+        }
         publish(inputs["release"], parts, metrics, self.plan.registry, self.store, progress)
         return None
 

@@ -11,7 +11,9 @@ from recipes.errors import BadRequest, Problem
 from recipes.loading import load_recipe
 from recipes.sources import HubSource
 
-SHORT = re.compile(r"(?P<head>^source:\s*['\"]?hf:(?P<repo>[\w./-]+?))(?:@[\w./-]+)?(?P<tail>['\"]?\s*(?:#.*)?$)", re.MULTILINE)
+SHORT = re.compile(
+    r"(?P<head>^source:\s*['\"]?hf:(?P<repo>[\w./-]+?))(?:@[\w./-]+)?(?P<tail>['\"]?\s*(?:#.*)?$)", re.MULTILINE
+)
 REVISION = re.compile(r"(?P<head>^(?P<indent>[ \t]+)revision:[ \t]*)['\"]?[\w./-]+['\"]?(?P<tail>.*)$", re.MULTILINE)
 REPO = re.compile(r"(?P<line>^(?P<indent>[ \t]+)repo:.*$)", re.MULTILINE)
 
@@ -20,17 +22,23 @@ def pin(path: Path) -> tuple[str, bool]:
     """The commit, and whether the file was changed. Raises :class:`BadRequest` for a source that is not on the Hub."""
     source = load_recipe(path).source
     if not isinstance(source, HubSource):
-        raise BadRequest(Problem(f"{path} source", f"a {source.kind}: source", "an hf: source", "Other sources need no pin"))
+        raise BadRequest(
+            Problem(f"{path} source", f"a {source.kind}: source", "an hf: source", "Other sources need no pin")
+        )
     commit = resolve_commit(source.repo, source.revision)
     text = path.read_text(encoding="utf-8")
     pinned = pinned_text(text, source.repo, commit)
     if pinned is None:
-        raise BadRequest(Problem(f"{path} source", "not written in this file", "the source to pin", "Pin the recipe it extends"))
+        raise BadRequest(
+            Problem(f"{path} source", "not written in this file", "the source to pin", "Pin the recipe it extends")
+        )
     if pinned != text:
         write_atomic(path, pinned.encode())
     if load_recipe(path).source != source.model_copy(update={"revision": commit}):
         write_atomic(path, text.encode())
-        raise BadRequest(Problem(f"{path} source", "written in a way pin can't edit", f"revision: {commit}", "Write it by hand"))
+        raise BadRequest(
+            Problem(f"{path} source", "written in a way pin can't edit", f"revision: {commit}", "Write it by hand")
+        )
     return commit, pinned != text
 
 

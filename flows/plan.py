@@ -218,4 +218,14 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-__all__ = ["ORIGINAL", "Plan", "PlannedStage", "cores", "make_plan", "memory_note", "plan_stages", "publish_stage", "stopped_by"]
+__all__ = [
+    "ORIGINAL",
+    "Plan",
+    "PlannedStage",
+    "cores",
+    "make_plan",
+    "memory_note",
+    "plan_stages",
+    "publish_stage",
+    "stopped_by",
+]

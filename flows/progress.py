@@ -28,13 +28,23 @@ def shown(*, quiet: bool = False) -> Generator[OnStageEvent]:
 def bytes_shown(name: str, *, quiet: bool = False) -> Generator[Callable[[int, int], None]]:
     """A progress function in bytes, shown until the block ends."""
     with shown(quiet=quiet) as listener:
-        yield lambda done, total: listener(name, {"event": "progress", "done": done, "total": total, "unit": "bytes", "message": ""})
+        yield lambda done, total: listener(
+            name, {"event": "progress", "done": done, "total": total, "unit": "bytes", "message": ""}
+        )
 
 
 @contextmanager
 def _bars() -> Generator[OnStageEvent]:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TaskID,
+        TextColumn,
+        TimeElapsedColumn,
+    )
 
     columns = (
         SpinnerColumn(), TextColumn("{task.description:<20}"), BarColumn(bar_width=30), MofNCompleteColumn(),
@@ -49,7 +59,9 @@ def _bars() -> Generator[OnStageEvent]:
             task = tasks[stage]
             match event["event"]:
                 case "progress":
-                    progress.update(task, completed=event["done"], total=event["total"], note=event["message"] or event["unit"])
+                    progress.update(
+                        task, completed=event["done"], total=event["total"], note=event["message"] or event["unit"]
+                    )
                 case "log":
                     progress.update(task, note=event["message"][:60])
                 case "done":

@@ -14,7 +14,12 @@ from evaluation.assemble import read_release, release_files
 
 
 def publish(
-    release: str, inputs: dict[str, str], metrics: dict[str, dict[str, float]], registry: str, store: Store, progress: Progress
+    release: str,
+    inputs: dict[str, str],
+    metrics: dict[str, dict[str, float]],
+    registry: str,
+    store: Store,
+    progress: Progress,
 ) -> ReleaseRef:
     """``release``: digest of what :mod:`evaluation.assemble` wrote; ``inputs``: digests of what it was made from.
 

@@ -12,14 +12,18 @@ from flows.result import BuildResult, VariantResult
 
 
 def print_plan(plan: Plan) -> None:
-    rows = [("STATUS", "STAGE", "KEY", "WRITES", "MEMORY")]
+    rows: list[tuple[str, ...]] = [("STATUS", "STAGE", "KEY", "WRITES", "MEMORY")]
     for stage in plan.stages:
         estimate = stage.estimate
-        sizes = (in_words(estimate.output_bytes), in_words(estimate.memory_bytes)) if estimate else ("", "")
+        sizes: tuple[str, ...] = (
+            (in_words(estimate.output_bytes), in_words(estimate.memory_bytes)) if estimate else ("", "")
+        )
         rows.append((stage.status, stage.name, stage.key[:12], *sizes))
     _table(rows)
     todo = len(plan.todo)
-    click.echo(f"\n{todo} of {len(plan.stages)} stages to run; releases go to {plan.registry}" if todo else "\nNothing to do.")
+    click.echo(
+        f"\n{todo} of {len(plan.stages)} stages to run; releases go to {plan.registry}" if todo else "\nNothing to do."
+    )
     for note in (*plan.notes, memory_note(plan)):
         if note:
             click.echo(f"note: {note}")
@@ -27,8 +31,19 @@ def print_plan(plan: Plan) -> None:
 
 def print_build(result: BuildResult) -> None:
     rows = [("VARIANT", "SCHEME", "SIZE", "DROP", "BOUNDS", "MARGIN", "VERDICT", "RELEASE")]
-    for row in result.releases:
-        rows.append((row.variant, row.scheme, _size(row, result), _points(row.drop), _bounds(row), _points(row.margin), row.verdict, row.release_id or "-"))
+    rows += [
+        (
+            row.variant,
+            row.scheme,
+            _size(row, result),
+            _points(row.drop),
+            _bounds(row),
+            _points(row.margin),
+            row.verdict,
+            row.release_id or "-",
+        )
+        for row in result.releases
+    ]
     _table(rows)
     click.echo("Drop: accuracy of the original minus that of the variant, in points, with one-sided bounds.\n")
     for row in result.releases:
@@ -49,7 +64,16 @@ def print_releases(registry: Registry, releases: list[Release]) -> None:
     rows = [("RELEASE", "SCHEME", "SIZE", "DROP", "AT MOST", "DOCUMENTS")]
     for release in releases:
         verdict = release.verdict
-        rows.append((str(release.ref), release.scheme, in_words(release.bytes), _points(verdict.drop), _points(verdict.upper_bound), str(verdict.documents)))
+        rows.append(
+            (
+                str(release.ref),
+                release.scheme,
+                in_words(release.bytes),
+                _points(verdict.drop),
+                _points(verdict.upper_bound),
+                str(verdict.documents),
+            )
+        )
     _table(rows)
 
 
@@ -58,15 +82,24 @@ def print_release(registry: Registry, release: Release) -> None:
     click.echo(f"{release.ref}\n{registry.location(release.ref)}\n")
     lines = {
         "scheme": f"{release.scheme} by {release.tool}",
-        "source": " ".join(str(value) for name, value in release.source.items() if name in ("kind", "repo", "revision", "package", "uri", "path", "file")),
+        "source": " ".join(
+            str(value)
+            for name, value in release.source.items()
+            if name in ("kind", "repo", "revision", "package", "uri", "path", "file")
+        ),
         "targets": ", ".join(release.targets),
-        "verdict": f"{verdict.outcome}: drop {_points(verdict.drop)}, at most {_points(verdict.upper_bound)} with {verdict.confidence:.0%} confidence; margin {_points(verdict.margin)}, {verdict.documents} documents",
+        "verdict": (
+            f"{verdict.outcome}: drop {_points(verdict.drop)}, at most {_points(verdict.upper_bound)} with "
+            f"{verdict.confidence:.0%} confidence; margin {_points(verdict.margin)}, {verdict.documents} documents"
+        ),
         "size": f"{in_words(release.bytes)} in {len(release.files)} files",
     }
     for name, value in lines.items():
         click.echo(f"{name:9}{value}")
     click.echo("")
-    _table([("FILE", "BYTES", "SHA256"), *((entry.path, str(entry.size), entry.sha256[:16]) for entry in release.files)])
+    _table(
+        [("FILE", "BYTES", "SHA256"), *((entry.path, str(entry.size), entry.sha256[:16]) for entry in release.files)]
+    )
 
 
 def _size(row: VariantResult, result: BuildResult) -> str:

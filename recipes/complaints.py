@@ -19,7 +19,9 @@ def problems_of(
     return [_problem(detail, model, data, place) for detail in error.errors(include_url=False)]
 
 
-def _problem(detail: ErrorDetails, model: type[BaseModel], data: object, place: Callable[[Sequence[str]], str]) -> Problem:
+def _problem(
+    detail: ErrorDetails, model: type[BaseModel], data: object, place: Callable[[Sequence[str]], str]
+) -> Problem:
     loc = _without_tags(detail["loc"], data)
     where, context = place(loc), detail.get("ctx", {})
     seen = _short(detail["input"])
@@ -32,7 +34,12 @@ def _problem(detail: ErrorDetails, model: type[BaseModel], data: object, place: 
         case "union_tag_invalid":
             tags = [tag.strip("'") for tag in context["expected_tags"].split(", ")]
             discriminator = context["discriminator"].strip("'")
-            return Problem(place([*loc, discriminator]), repr(context["tag"]), f"one of {', '.join(tags)}", nearest(context["tag"], tags))
+            return Problem(
+                place([*loc, discriminator]),
+                repr(context["tag"]),
+                f"one of {', '.join(tags)}",
+                nearest(context["tag"], tags),
+            )
         case "union_tag_not_found":
             discriminator = context["discriminator"].strip("'")
             return Problem(where, f"no {discriminator!r} in {seen}", f"a mapping with {discriminator!r}")

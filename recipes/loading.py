@@ -19,7 +19,12 @@ from recipes.models import Recipe
 Model = TypeVar("Model", bound=BaseModel)
 Loc = tuple[str, ...]
 
-PATH_FIELDS: tuple[Loc, ...] = (("source", "path"), ("source", "file"), ("calibration", "data", "file"), ("evaluation", "include"))
+PATH_FIELDS: tuple[Loc, ...] = (
+    ("source", "path"),
+    ("source", "file"),
+    ("calibration", "data", "file"),
+    ("evaluation", "include"),
+)
 """Fields that hold a path. A relative one starts at the folder of the file that says it."""
 
 
@@ -32,12 +37,14 @@ class Document:
 
     def place(self, loc: Sequence[str]) -> str:
         """``file:line field.path``: the deepest place known for a field (a missing one has its parent's)."""
-        known = next((self.places[tuple(loc[:n])] for n in range(len(loc), -1, -1) if tuple(loc[:n]) in self.places), "")
+        known = next(
+            (self.places[tuple(loc[:n])] for n in range(len(loc), -1, -1) if tuple(loc[:n]) in self.places), ""
+        )
         return f"{known} {'.'.join(loc)}".strip()
 
 
 def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
-    """Read a recipe, what it extends, and ``field.path=value`` overrides. Raises :class:`BadRequest` with every problem."""
+    """Read a recipe, what it extends, and ``field.path=value`` overrides. Raises :class:`BadRequest` with all problems."""
     document = read_document(path)
     for override in overrides:
         _override(document, override)
@@ -66,17 +73,21 @@ def read_document(path: Path, _chain: tuple[Path, ...] = ()) -> Document:
     base_path = path.parent / base_name
     chain = (*_chain, path.resolve())
     if base_path.resolve() in chain:
-        raise BadRequest(Problem(f"{path} extends", f"{base_name!r} leads back here", "a recipe that does not extend this"))
+        raise BadRequest(
+            Problem(f"{path} extends", f"{base_name!r} leads back here", "a recipe that does not extend this")
+        )
     base = read_document(base_path, chain)
     return Document(_merge(base.data, own.data), {**base.places, **own.places})
 
 
-def _read_yaml(path: Path) -> CommentedMap:
+def _read_yaml(path: Path) -> Any:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         beside = ", ".join(sorted(p.name for p in path.parent.glob("*.yaml"))) if path.parent.is_dir() else ""
-        raise BadRequest(Problem(str(path), "no such file", "a recipe", f"There: {beside}." if beside else "")) from None
+        raise BadRequest(
+            Problem(str(path), "no such file", "a recipe", f"There: {beside}." if beside else "")
+        ) from None
     except IsADirectoryError:
         raise BadRequest(Problem(str(path), "a directory", "one recipe file")) from None
     except OSError as error:
@@ -107,7 +118,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _note_places(tree: CommentedMap, loc: Loc, path: Path, places: dict[Loc, str]) -> None:
+def _note_places(tree: Any, loc: Loc, path: Path, places: dict[Loc, str]) -> None:
     for key, value in tree.items():  # pyright: ignore[reportUnknownVariableType]
         here = (*loc, str(key))  # pyright: ignore[reportUnknownArgumentType]
         places[here] = f"{path}:{tree.lc.key(key)[0] + 1}"  # pyright: ignore[reportUnknownMemberType]
@@ -129,7 +140,9 @@ def _resolve_paths(data: dict[str, Any], folder: Path) -> None:
             holder[name] = str(folder / Path(holder[name]).expanduser())  # pyright: ignore[reportUnknownArgumentType]
     targets: Any = data.get("targets")
     if isinstance(targets, list):
-        data["targets"] = [str(folder / t) if isinstance(t, str) and t.endswith((".yaml", ".yml")) else t for t in targets]  # pyright: ignore[reportUnknownVariableType]
+        data["targets"] = [
+            str(folder / t) if isinstance(t, str) and t.endswith((".yaml", ".yml")) else t for t in targets
+        ]  # pyright: ignore[reportUnknownVariableType]
 
 
 def _merge(base: Any, over: Any) -> Any:
@@ -139,7 +152,10 @@ def _merge(base: Any, over: Any) -> Any:
             if tag in over and base.get(tag, over[tag]) != over[tag]:  # pyright: ignore[reportUnknownMemberType]
                 return over  # pyright: ignore[reportUnknownVariableType]
         keys: list[str] = [*base, *(key for key in over if key not in base)]  # pyright: ignore[reportUnknownVariableType]
-        return {key: _merge(base[key], over[key]) if key in base and key in over else (over if key in over else base)[key] for key in keys}
+        return {
+            key: _merge(base[key], over[key]) if key in base and key in over else (over if key in over else base)[key]
+            for key in keys
+        }
     return over
 
 

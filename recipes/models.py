@@ -26,7 +26,7 @@ class FileData(Strict):
     kind: Literal["text", "jsonl", "parquet"]
     file: Path
     field: str = "text"
-    """Column with the text, or with ``messages`` when ``chat_template`` is on (not for ``text``: a paragraph a sample)."""
+    """Column with the text, or with chat messages when ``chat_template`` is on. Not used for ``text``."""
 
 
 class HubData(Strict):

@@ -1,4 +1,4 @@
-"""Where a checkpoint comes from. Each source has a one-line form, used in examples, and a mapping form with all fields."""
+"""Where a checkpoint comes from. Each source has a one-line form and a mapping form with all fields."""
 
 from __future__ import annotations
 

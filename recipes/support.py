@@ -38,7 +38,9 @@ def support(scheme: str, card: TargetCard) -> Support:
                 f"TensorRT-LLM engines need SM {FIRST_FP8_SM} for FP8 and {card.gpu} is SM {card.sm}",
                 "int8, gptq or awq, or a card from l4, l40s, h100 on",
             )
-        return Support("weight-only", f"{card.gpu} (SM {card.sm}) has no FP8 arithmetic: vLLM dequantizes the weights (Marlin)")
+        return Support(
+            "weight-only", f"{card.gpu} (SM {card.sm}) has no FP8 arithmetic: vLLM dequantizes the weights (Marlin)"
+        )
     if card.sm >= 100 and not fp8:
         return Support("unverified", f"{scheme} on SM {card.sm} has not been confirmed by a run")
     return Support("yes")
@@ -48,16 +50,22 @@ def _on_cpu(scheme: str, card: TargetCard) -> Support:
     if card.runtime != "vllm":
         return Support("no", f"TensorRT-LLM ({card.runtime}) needs an NVIDIA GPU", "runtime: vllm")
     if scheme in ("gptq", "awq"):
-        return Support("unverified", "vLLM serves 4-bit weights on processors with AVX-512 only; transformers runs them anywhere")
+        return Support(
+            "unverified", "vLLM serves 4-bit weights on processors with AVX-512 only; transformers runs them anywhere"
+        )
     return Support("yes")
 
 
 def _by_pytorch_backend(scheme: str, card: TargetCard) -> Support:
     if scheme in ("int8", "gptq"):
         other = "fp8" if (card.sm or 0) >= FIRST_FP8_SM else "runtime: vllm"
-        return Support("no", f"TensorRT-LLM's PyTorch backend does not load a compressed-tensors {scheme} checkpoint", other)
+        return Support(
+            "no", f"TensorRT-LLM's PyTorch backend does not load a compressed-tensors {scheme} checkpoint", other
+        )
     if scheme == "awq":
         return Support("no", "TensorRT-LLM's PyTorch backend loads AWQ from ModelOpt checkpoints only", "runtime: vllm")
     if (card.sm or 0) < FIRST_FP8_SM:
-        return Support("no", f"FP8 needs SM {FIRST_FP8_SM} and {card.gpu} is SM {card.sm}", "a card from l4, l40s, h100 on")
+        return Support(
+            "no", f"FP8 needs SM {FIRST_FP8_SM} and {card.gpu} is SM {card.sm}", "a card from l4, l40s, h100 on"
+        )
     return Support("yes")
