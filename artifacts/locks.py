@@ -11,7 +11,7 @@ from recipes.errors import StoreError
 
 
 @contextmanager
-def locked(path: Path, *, shared: bool = False, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+def locked(path: Path, *, shared: bool = False, waiting: Callable[[], None] | None = None) -> Generator[None]:
     """Hold the lock file ``path``. ``waiting`` is called once if somebody else holds it, before waiting for them."""
     mode = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:

@@ -86,7 +86,10 @@ REFERENCE = re.compile(r"(?:(?P<model>[^/]+)/)?(?:(?P<variant>[^/]+)/)?(?P<relea
 
 
 def parse_reference(text: str) -> tuple[str | None, str | None, str]:
-    """Split ``MODEL/VARIANT/ID``, ``VARIANT/ID`` or ``ID`` (or its first digits, 4 at least). Raises :class:`BadRequest`."""
+    """Split ``MODEL/VARIANT/ID``, ``VARIANT/ID`` or ``ID`` (or its first digits, 4 at least).
+
+    Raises :class:`BadRequest`.
+    """
     if match := REFERENCE.fullmatch(text):
         model, variant = match["model"], match["variant"]
         return (None, model, match["release_id"]) if model and not variant else (model, variant, match["release_id"])

@@ -31,7 +31,7 @@ from recipes.loading import load_recipe
 from recipes.models import Recipe
 from recipes.strict import Strict
 from recipes.support import support
-from recipes.targets import load_card
+from recipes.targets import TargetCard, load_card
 
 Status = Literal["cached", "todo", "skipped"]
 
@@ -75,7 +75,8 @@ class Plan(Strict):
 def make_plan(recipe_path: Path, overrides: tuple[str, ...], home: Home, registry: str | None = None) -> Plan:
     """Read, resolve and check. Raises :class:`BadRequest` with every problem; starts nothing expensive."""
     recipe = load_recipe(recipe_path, overrides)
-    cards, problems = [], _task_problems(recipe)
+    cards: list[TargetCard] = []
+    problems = _task_problems(recipe)
     for name in recipe.targets:
         try:
             cards.append(load_card(name))

@@ -44,7 +44,10 @@ class Document:
 
 
 def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
-    """Read a recipe, what it extends, and ``field.path=value`` overrides. Raises :class:`BadRequest` with all problems."""
+    """Read a recipe, what it extends, and ``field.path=value`` overrides.
+
+    Raises :class:`BadRequest` with all problems.
+    """
     document = read_document(path)
     for override in overrides:
         _override(document, override)

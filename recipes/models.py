@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -117,8 +117,6 @@ class Recipe(Strict):
 
     @field_validator("variants", mode="before")
     @classmethod
-    def _drop_removed(cls, value: object) -> object:
+    def _drop_removed(cls, value: Any) -> Any:
         # `variants: {awq: null}` in an extending recipe takes a variant away.
-        if isinstance(value, dict):
-            return {name: variant for name, variant in value.items() if variant is not None}
-        return value
+        return {name: it for name, it in value.items() if it is not None} if isinstance(value, dict) else value  # pyright: ignore[reportUnknownVariableType]
