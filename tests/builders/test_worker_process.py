@@ -68,7 +68,9 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 
 def test_output_events_and_metrics(make_job: MakeJob, tmp_path: Path) -> None:
     events: list[Event] = []
-    body = "events.progress(1, job.params['n'], 'layers')\nevents.metric('loss', 2.5)\n(job.output / 'x').write_text('y')"
+    body = (
+        "events.progress(1, job.params['n'], 'layers')\nevents.metric('loss', 2.5)\n(job.output / 'x').write_text('y')"
+    )
     metrics = run_worker_process(make_job(body, events.append))
     assert metrics["loss"] == 2.5
     assert metrics["seconds"] > 0
@@ -102,7 +104,9 @@ def test_a_kill_by_the_kernel_is_out_of_memory(make_job: MakeJob, monkeypatch: p
 
 
 def test_the_time_limit_ends_the_whole_group(make_job: MakeJob, tmp_path: Path) -> None:
-    body = "child = subprocess.Popen(['sleep', '600'])\n(job.scratch / 'pid').write_text(str(child.pid))\ntime.sleep(600)"
+    body = (
+        "child = subprocess.Popen(['sleep', '600'])\n(job.scratch / 'pid').write_text(str(child.pid))\ntime.sleep(600)"
+    )
     failed = failure(make_job(body, timeout_s=2))
     assert failed.cause == "timeout"
     pid = int((tmp_path / "scratch" / "pid").read_text())
