@@ -42,7 +42,16 @@ def main() -> None:
 
 
 def build(recipe: str, home: Path) -> tuple[float, dict[str, Any]]:
-    command = [sys.executable, "-c", "from flows.cli import main; main()", "build", recipe, "--home", str(home), "--json"]
+    command = [
+        sys.executable,
+        "-c",
+        "from flows.cli import main; main()",
+        "build",
+        recipe,
+        "--home",
+        str(home),
+        "--json",
+    ]
     started = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     seconds = time.monotonic() - started

@@ -1,6 +1,7 @@
 """The Hugging Face Hub: commits, headers and snapshots. Endpoint, token, cache and offline mode as for ``hf``
 (``HF_ENDPOINT``, ``HF_TOKEN``, ``HF_HOME``, ``HF_HUB_OFFLINE``)."""
 
+# pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
 import json

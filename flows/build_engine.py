@@ -32,7 +32,7 @@ SLOTS = 2
 """Stages at once: one loads or writes while the other computes."""
 
 
-@flow(
+@flow(  # pyright: ignore[reportCallIssue, reportUntypedFunctionDecorator]
     name="build-engine",
     flow_run_name="{recipe}",
     task_runner=ThreadPoolTaskRunner(max_workers=SLOTS),  # pyright: ignore[reportArgumentType]
@@ -77,8 +77,8 @@ def run_plan(plan: Plan, home: Home, on_event: OnStageEvent, stop: Event | None 
         return build.run(name)
 
     def start(planned: PlannedStage) -> Future[StageResult | None]:
-        future = run_one.with_options(tags=[planned.stage.kind]).submit(planned.name)
-        return _plain(future)
+        tagged: Any = run_one.with_options(tags=[planned.stage.kind])
+        return _plain(tagged.submit(planned.name))
 
     build.execute(start, SLOTS)
     result = collect(plan, build.digests, build.failures, build.ran, shop.store)

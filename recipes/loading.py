@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
@@ -143,23 +143,21 @@ def _resolve_paths(data: dict[str, Any], folder: Path) -> None:
             holder[name] = str(folder / Path(holder[name]).expanduser())  # pyright: ignore[reportUnknownArgumentType]
     targets: Any = data.get("targets")
     if isinstance(targets, list):
-        data["targets"] = [
-            str(folder / t) if isinstance(t, str) and t.endswith((".yaml", ".yml")) else t for t in targets
-        ]  # pyright: ignore[reportUnknownVariableType]
+        data["targets"] = [_resolved_card(name, folder) for name in cast("list[Any]", targets)]
+
+
+def _resolved_card(name: Any, folder: Path) -> Any:
+    return str(folder / name) if isinstance(name, str) and name.endswith((".yaml", ".yml")) else name
 
 
 def _merge(base: Any, over: Any) -> Any:
-    if isinstance(base, dict) and isinstance(over, dict):
-        # A mapping that names another kind or scheme is another thing: fields of the old one would not fit it.
-        for tag in ("kind", "scheme"):
-            if tag in over and base.get(tag, over[tag]) != over[tag]:  # pyright: ignore[reportUnknownMemberType]
-                return over  # pyright: ignore[reportUnknownVariableType]
-        keys: list[str] = [*base, *(key for key in over if key not in base)]  # pyright: ignore[reportUnknownVariableType]
-        return {
-            key: _merge(base[key], over[key]) if key in base and key in over else (over if key in over else base)[key]
-            for key in keys
-        }
-    return over
+    if not (isinstance(base, dict) and isinstance(over, dict)):
+        return over
+    old, new = cast("dict[str, Any]", base), cast("dict[str, Any]", over)
+    # A mapping that names another kind or scheme is another thing: fields of the old one would not fit it.
+    if any(tag in new and old.get(tag, new[tag]) != new[tag] for tag in ("kind", "scheme")):
+        return new
+    return {**old, **{key: _merge(old[key], value) if key in old else value for key, value in new.items()}}
 
 
 def _override(document: Document, text: str) -> None:
