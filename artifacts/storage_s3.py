@@ -54,7 +54,8 @@ class S3Storage:
             s3={"addressing_style": "auto"},
         )
         with self._explained():
-            return boto3.client("s3", config=config)  # pyright: ignore[reportUnknownMemberType]
+            # A session of its own: the default one keeps the first credentials it saw, and is not for threads.
+            return boto3.Session().client("s3", config=config)  # pyright: ignore[reportUnknownMemberType]
 
     @cached_property
     def _transfer(self) -> TransferConfig:

@@ -1,42 +1,182 @@
-"""Publish, find, pull and verify a release in a directory registry."""
+"""Publish, find, pull and verify, over a directory and over a real S3 server."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from artifacts.manifest import scan
+from artifacts.manifest import FileEntry, scan
 from artifacts.pull import pull
 from artifacts.registry import Registry
 from artifacts.release import Release, VerdictSummary
+from artifacts.storage import Storage, StoredObject, open_storage
 from artifacts.storage_file import FileStorage
 from artifacts.verify import verify
+from recipes.errors import BadRequest, RegistryError
+
+
+@pytest.fixture(params=["file", pytest.param("s3", marks=pytest.mark.s3)])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    if request.param == "file":
+        return FileStorage(tmp_path / "registry")
+    request.getfixturevalue("s3_server")
+    return open_storage(f"s3://releases/{uuid.uuid4().hex}")
 
 
 @pytest.fixture
 def weights(tmp_path: Path) -> Path:
-    folder = tmp_path / "weights"
-    folder.mkdir()
-    (folder / "model.safetensors").write_bytes(b"w" * 1000)
-    (folder / "a file ü.txt").write_bytes(b"")
+    folder = tmp_path / "built"
+    (folder / "weights").mkdir(parents=True)
+    (folder / "weights" / "model.safetensors").write_bytes(b"w" * 100_000)
+    (folder / "weights" / "a file ü.txt").write_bytes(b"")
+    (folder / "README.md").write_text("card")
     return folder
 
 
-def test_round_trip_and_tampering(tmp_path: Path, weights: Path) -> None:
+def release_of(folder: Path, **changes: object) -> Release:
     verdict = VerdictSummary(outcome="PASS", drop=0.0, upper_bound=0.01, margin=0.02, confidence=0.95, documents=10)
-    release = Release(
-        model="m", variant="v", scheme="fp8", tool="t", recipe={}, source={}, toolchains={}, calibration=None,
-        targets=("cpu",), verdict=verdict, files=scan(weights).files,
-    )  # fmt: skip
-    registry = Registry(FileStorage(tmp_path / "registry"))
-    files = {entry.path: weights / entry.path for entry in release.files}
+    fields: dict[str, object] = {
+        "model": "m", "variant": "v", "scheme": "fp8", "tool": "t", "recipe": {}, "source": {}, "toolchains": {},
+        "calibration": None, "targets": ("cpu",), "verdict": verdict, "files": scan(folder).files,
+    }  # fmt: skip
+    return Release.model_validate(fields | changes)
+
+
+def files_of(folder: Path, release: Release) -> dict[str, Path]:
+    return {entry.path: folder / entry.path for entry in release.files}
+
+
+class Faulty:
+    """A storage that loses its connection after some uploads, and counts them."""
+
+    def __init__(self, inner: Storage, uploads: int) -> None:
+        self.inner, self.left, self.url, self.sent = inner, uploads, inner.url, 0
+
+    def upload(self, path: Path, key: str, entry: FileEntry) -> None:
+        if self.left == 0:
+            raise RegistryError(f"{self.url} can't be reached")
+        self.left -= 1
+        self.sent += 1
+        self.inner.upload(path, key, entry)
+
+    def check(self) -> None:
+        self.inner.check()
+
+    def read(self, key: str) -> bytes | None:
+        return self.inner.read(key)
+
+    def create(self, key: str, data: bytes) -> bool:
+        return self.inner.create(key, data)
+
+    def download(self, key: str, path: Path, entry: FileEntry) -> None:
+        self.inner.download(key, path, entry)
+
+    def has(self, key: str, entry: FileEntry) -> bool:
+        return self.inner.has(key, entry)
+
+    def digest(self, key: str) -> tuple[int, str] | None:
+        return self.inner.digest(key)
+
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        return self.inner.list(prefix)
+
+
+def test_round_trip(storage: Storage, weights: Path, tmp_path: Path) -> None:
+    registry, release = Registry(storage), release_of(weights)
     assert not registry.has(release.ref)
-    assert registry.publish(release, files, {}) is True
-    assert registry.publish(release, files, {}) is False
-    assert registry.find(release.release_id[:6]) == release.ref
+    assert registry.publish(release, files_of(weights, release), {"at": "now"}) is True
+    assert registry.publish(release, files_of(weights, release), {"at": "later"}) is False
+    assert registry.releases() == registry.releases("m") == registry.releases("m", "v") == [release.ref]
+    assert registry.releases("other") == []
+    assert registry.find(release.release_id[:6]) == registry.find(f"m/v/{release.release_id}") == release.ref
+    assert registry.release(release.ref) == release
     assert list(verify(registry, release.ref)) == []
     pulled = pull(registry, release.ref, tmp_path / "pulled")
-    assert (pulled / "model.safetensors").read_bytes() == b"w" * 1000
-    (tmp_path / "registry" / release.ref.prefix / "model.safetensors").write_bytes(b"x" * 1000)
-    assert [problem.where for problem in verify(registry, release.ref)] == ["model.safetensors"]
+    assert scan(pulled / "weights") == scan(weights / "weights")
+    assert pull(registry, release.ref, tmp_path / "pulled") == pulled
+
+
+def test_an_interrupted_publication_is_not_seen_and_goes_on(storage: Storage, weights: Path) -> None:
+    release = release_of(weights)
+    with pytest.raises(RegistryError):
+        Registry(Faulty(storage, uploads=1)).publish(release, files_of(weights, release), {})
+    registry = Registry(storage)
+    assert registry.releases() == []
+    with pytest.raises(BadRequest):
+        registry.find(release.release_id)
+    again = Faulty(storage, uploads=99)
+    Registry(again).publish(release, files_of(weights, release), {})
+    assert again.sent == len(release.files) - 1  # what was sent is not sent again
+    assert list(verify(registry, release.ref)) == []
+
+
+def test_many_publishers_one_release(storage: Storage, weights: Path) -> None:
+    release = release_of(weights)
+    with ThreadPoolExecutor(6) as pool:
+        won = list(pool.map(lambda _: Registry(storage).publish(release, files_of(weights, release), {}), range(6)))
+    assert won.count(True) == 1
+    assert list(verify(Registry(storage), release.ref)) == []
+
+
+def test_damage_is_found(storage: Storage, weights: Path, tmp_path: Path) -> None:
+    registry, release = Registry(storage), release_of(weights)
+    registry.publish(release, files_of(weights, release), {})
+    bad = tmp_path / "bad"
+    bad.write_bytes(b"x" * 100_000)
+    lie = FileEntry(path="bad", size=100_000, sha256=hashlib.sha256(b"x" * 100_000).hexdigest())
+    storage.upload(bad, f"{release.ref.prefix}/weights/model.safetensors", lie)
+    storage.upload(bad, f"{release.ref.prefix}/weights/extra.bin", lie)
+    found = {problem.where: problem.seen for problem in verify(registry, release.ref)}
+    assert set(found) == {"weights/model.safetensors", "weights/extra.bin"}
+    assert found["weights/extra.bin"] == "not in the manifest"
+    with pytest.raises(RegistryError, match="damaged"):
+        pull(registry, release.ref, tmp_path / "pulled")
+    assert not (tmp_path / "pulled").exists()
+
+
+def test_a_pull_resumes_and_replaces_nothing(storage: Storage, weights: Path, tmp_path: Path) -> None:
+    registry, release = Registry(storage), release_of(weights)
+    registry.publish(release, files_of(weights, release), {})
+    partial = tmp_path / ".pulled.partial" / "weights"
+    partial.mkdir(parents=True)
+    (partial / "model.safetensors").write_bytes(b"w" * 10)  # cut off
+    (partial / "stray").write_bytes(b"of another release")
+    assert scan(pull(registry, release.ref, tmp_path / "pulled") / "weights") == scan(weights / "weights")
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(BadRequest, match="a new directory"):
+        pull(registry, release.ref, tmp_path / "mine")
+
+
+def test_a_changed_manifest_is_refused(storage: Storage, weights: Path) -> None:
+    registry, release = Registry(storage), release_of(weights)
+    manifest = json.loads(release.model_dump_json())
+    for change, says in (
+        ({"scheme": "int8"}, "has been changed"),
+        ({"files": [{"path": "../x", "size": 1, "sha256": "0" * 64}]}, "not a plain relative path"),
+    ):
+        ref = release.ref.model_copy(update={"variant": f"v{len(says)}"})
+        assert storage.create(f"{ref.prefix}/manifest.json", json.dumps(manifest | change).encode())
+        with pytest.raises(RegistryError, match=says):
+            registry.release(ref)
+
+
+@pytest.mark.s3
+def test_s3_troubles_are_told_plainly(s3_server: object, monkeypatch: pytest.MonkeyPatch, weights: Path) -> None:
+    with pytest.raises(RegistryError, match="no such bucket"):
+        open_storage("s3://not-there/x").check()
+    with monkeypatch.context() as patch:
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "PLANTED-SECRET")
+        with pytest.raises(RegistryError, match="access denied") as denied:
+            open_storage("s3://releases/x").read("y")
+        assert "PLANTED-SECRET" not in str(denied.value)
+    with monkeypatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+        patch.setenv("AWS_MAX_ATTEMPTS", "1")
+        with pytest.raises(RegistryError, match="can't be reached"):
+            open_storage("s3://releases/x").check()
