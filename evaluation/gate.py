@@ -29,7 +29,7 @@ class Sample(Strict):
 
 
 def run(job: Job) -> None:
-    """Stage function. Inputs: ``baseline`` and ``candidate`` evaluations, ``integrity``. Params: ``margin``, ``confidence``."""
+    """Stage function. Inputs: ``baseline``, ``candidate``, ``integrity``. Params: ``margin``, ``confidence``."""
     margin, confidence = float(job.params["margin"]), float(job.params["confidence"])
     errors = read_integrity(job.inputs["integrity"]).errors
     if errors:

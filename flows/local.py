@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,7 +25,8 @@ def run_here(recipe: Path, overrides: tuple[str, ...], registry: str | None, *, 
         os.environ.setdefault(name, value)
     from flows.build_engine import build_engine, listener
 
-    with _server(), shown(quiet=quiet) as show:
+    _start_server()
+    with shown(quiet=quiet) as show:
         token = listener.set(show)
         try:
             run: Any = build_engine
@@ -40,22 +39,23 @@ def run_here(recipe: Path, overrides: tuple[str, ...], registry: str | None, *, 
     return cast("BuildResult", outcome)
 
 
-@contextmanager
-def _server() -> Generator[None]:
-    """The Prefect server that is configured, else a temporary one that ends with us however we end."""
+def _start_server() -> None:
+    """Start a temporary Prefect server, unless one is configured, that ends with this process however that ends.
+
+    Prefect stops its own when a process leaves in good order, after the last events were sent. A killed process can't:
+    then the shell here notices that its input is closed.
+    """
     from prefect.server.api.server import SubprocessASGIServer
     from prefect.settings import get_current_settings
 
     if get_current_settings().api.url:
-        yield
         return
     server = SubprocessASGIServer()
     server.start()
-    process = server.server_process
-    if process is None:
-        yield
-        return
-    # Prefect stops it when we leave in good order. Killed, we can't ask it to; the shell notices its input closing.
-    watch = ["/bin/sh", "-c", f"cat >/dev/null; kill -9 {process.pid} 2>/dev/null"]
-    with subprocess.Popen(watch, stdin=subprocess.PIPE, start_new_session=True):
-        yield
+    if server.server_process is not None:
+        watch = ["/bin/sh", "-c", f"cat >/dev/null; kill -9 {server.server_process.pid} 2>/dev/null"]
+        _watchers.append(subprocess.Popen(watch, stdin=subprocess.PIPE, start_new_session=True))
+
+
+_watchers: list[subprocess.Popen[bytes]] = []
+"""Kept for their open pipes."""

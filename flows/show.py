@@ -53,7 +53,7 @@ def print_build(result: BuildResult) -> None:
             click.echo(f"{row.variant}: vllm serve {(row.location or '').removeprefix('file://')}/weights")
     published = [row for row in result.releases if row.release_id]
     if published:
-        click.echo(f'\nTry one here: engineworks try {published[0].release_id} "What is the capital of France?"')
+        click.echo(f'\nTry one here: engineworks try {published[0].release_id} "Name three primary colors."')
     click.echo(f"{result.stages.ran} stages ran, {result.stages.cached} were there already.")
 
 

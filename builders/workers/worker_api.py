@@ -27,6 +27,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import resource
 import signal
 import sys
 import threading
@@ -105,6 +106,7 @@ def run_worker(work: Callable[[Job, Events], None]) -> None:
         traceback.print_exc()
         events.emit("error", cause=_cause_of(error), message=_one_line(error), hint="")
         _leave(1)
+    events.metric("peak_rss_bytes", _peak_rss_bytes())
     _leave(0)
 
 
@@ -114,6 +116,18 @@ def _leave(status: int) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
+
+
+def _peak_rss_bytes() -> int:
+    """Most resident memory this process has had. Linux's own count: getrusage would include the parent's, before exec."""
+    try:
+        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return usage if sys.platform == "darwin" else usage * 1024
 
 
 def _cause_of(error: BaseException) -> str:
