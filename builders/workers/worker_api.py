@@ -119,7 +119,7 @@ def _leave(status: int) -> None:
 
 
 def _peak_rss_bytes() -> int:
-    """Most resident memory this process has had. Linux's own count: getrusage would include the parent's, before exec."""
+    """Most resident memory this process has had. Linux's own count: getrusage includes the parent's, before exec."""
     try:
         for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
             if line.startswith("VmHWM:"):
