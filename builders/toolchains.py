@@ -108,6 +108,7 @@ def uv(arguments: list[str], *, stage: str) -> None:
     """Run uv. Raises :class:`StageFailed` with the end of what it said."""
     done = subprocess.run(
         [uv_program(), *arguments],
+        cwd="/",  # in a project's folder uv would hold tools to that project's own constraints
         env=uv_environment(),
         capture_output=True,
         text=True,

@@ -41,16 +41,17 @@ class S3Server:
         from botocore.config import Config
 
         client = boto3.client("s3", config=Config(retries={"max_attempts": 0}, connect_timeout=2, read_timeout=10))
-        deadline = time.monotonic() + 90
+        deadline, made = time.monotonic() + 90, False
         while True:
             try:
-                client.create_bucket(Bucket="releases")
+                if not made:
+                    client.create_bucket(Bucket="releases")
                 client.put_object(Bucket="releases", Key="ready", Body=b"x")
                 client.delete_object(Bucket="releases", Key="ready")
                 return
             except Exception as error:
-                if getattr(error, "response", {}).get("Error", {}).get("Code") == "BucketAlreadyExists":
-                    return
+                if getattr(error, "response", {}).get("Error", {}).get("Code", "").startswith("BucketAlready"):
+                    made = True
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.2)

@@ -19,6 +19,7 @@ from artifacts.storage import Storage, StoredObject, open_storage
 from artifacts.storage_file import FileStorage
 from artifacts.verify import verify
 from recipes.errors import BadRequest, RegistryError
+from tests.conftest import S3Server
 
 
 @pytest.fixture(params=["file", pytest.param("s3", marks=pytest.mark.s3)])
@@ -180,3 +181,20 @@ def test_s3_troubles_are_told_plainly(s3_server: object, monkeypatch: pytest.Mon
         patch.setenv("AWS_MAX_ATTEMPTS", "1")
         with pytest.raises(RegistryError, match="can't be reached"):
             open_storage("s3://releases/x").check()
+
+
+@pytest.mark.s3
+def test_a_server_gone_in_mid_upload(s3_server: S3Server, weights: Path) -> None:
+    """Refused with a clear word, nothing visible; with the server back the same call goes on and ends well."""
+    storage = open_storage(f"s3://releases/{uuid.uuid4().hex}")
+    registry, release = Registry(storage), release_of(weights)
+
+    def gone(_done: int, _total: int) -> None:
+        s3_server.kill()
+
+    with pytest.raises(RegistryError, match="can't be reached"):
+        registry.publish(release, files_of(weights, release), {}, progress=gone)
+    s3_server.start()
+    assert registry.releases() == []
+    assert registry.publish(release, files_of(weights, release), {}) is True
+    assert list(verify(registry, release.ref)) == []
