@@ -9,6 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from artifacts.files import write_atomic
 from builders.checkpoint import read_checkpoint
 from builders.model_facts import ModelFacts, facts_of_checkpoint, facts_of_tensors
 from recipes.errors import BadRequest, EngineworksError, Problem, StageFailed
@@ -29,18 +30,30 @@ OTHER_FRAMEWORKS = [
 ]
 
 
-def resolve_commit(repo: str, revision: str) -> str:
-    """The commit that a branch, tag or (short) commit stands for now."""
+def resolve_commit(repo: str, revision: str, memory: Path | None = None) -> str:
+    """The commit that a branch, tag or (short) commit stands for now; offline, what it stood for when last asked.
+
+    ``memory``: folder that remembers answers, since the Hub's cache knows no branch of a snapshot fetched by commit.
+    """
     if COMMIT.fullmatch(revision):
         return revision
-    from huggingface_hub import HfApi, constants, snapshot_download
+    from huggingface_hub import HfApi, constants, errors, snapshot_download
 
+    note = memory / f"{repo.replace('/', '--')}@{revision.replace('/', '--')}" if memory else None
     with _explained(repo, revision):
-        if constants.HF_HUB_OFFLINE:
+        if not constants.HF_HUB_OFFLINE:
+            commit = str(HfApi().model_info(repo, revision=revision).sha)
+            if note is not None:
+                note.parent.mkdir(parents=True, exist_ok=True)
+                write_atomic(note, commit.encode())
+            return commit
+        try:
             folder = snapshot_download(repo, revision=revision, local_files_only=True, allow_patterns=["config.json"])
             return Path(folder).name
-        info = HfApi().model_info(repo, revision=revision)
-        return str(info.sha)
+        except errors.LocalEntryNotFoundError:
+            if note is None or not note.is_file():
+                raise
+            return note.read_text(encoding="utf-8")
 
 
 def model_facts(repo: str, commit: str, *, allow_pickle: bool) -> ModelFacts:
@@ -87,7 +100,6 @@ def download(repo: str, commit: str, *, allow_pickle: bool) -> Path:
 @contextmanager
 def _explained(repo: str, revision: str) -> Generator[None]:
     """The Hub's errors in the recipe's words."""
-    import httpx
     from huggingface_hub import errors
 
     try:
@@ -120,7 +132,7 @@ def _explained(repo: str, revision: str) -> Generator[None]:
         raise BadRequest(
             Problem("source.repo", f"{repo} at {revision[:12]} lacks a file ({error})", "a checkpoint")
         ) from None
-    except (errors.OfflineModeIsEnabled, errors.HfHubHTTPError, httpx.HTTPError, OSError) as error:
+    except (errors.OfflineModeIsEnabled, errors.HfHubHTTPError, errors.HTTPError, OSError) as error:  # pyright: ignore[reportPrivateImportUsage]
         raise _unreachable(repo, revision, error) from None
 
 

@@ -39,7 +39,7 @@ def resolve_source(source: Source, home: Path) -> ResolvedSource:
         case HubSource():
             params: dict[str, Any] = {
                 "repo": source.repo,
-                "revision": hub.resolve_commit(source.repo, source.revision),
+                "revision": hub.resolve_commit(source.repo, source.revision, home / "refs"),
                 "allow_pickle": source.allow_pickle,
             }
         case PathSource():
