@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def test_each_answers(demo: Demo, variant: str) -> None:
     (release,) = [row["release_id"] for row in result["releases"] if row["variant"] == variant]
     done = bench.run("try", release, "Name three primary colors.", "--json")
     answer = json.loads(done.stdout)["text"].lower()
-    assert {"red", "blue", "yellow"} & set(answer.replace(",", " ").replace(".", " ").split()), answer
+    assert {"red", "blue"} <= set(re.findall(r"[a-z]+", answer)), answer
 
 
 def test_verify_and_pull(demo: Demo, tmp_path: Path) -> None:
