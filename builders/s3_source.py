@@ -88,7 +88,7 @@ def _split(uri: str) -> tuple[str, str]:
 def _client() -> S3Client:
     import boto3
 
-    return boto3.client("s3")  # pyright: ignore[reportUnknownMemberType]
+    return boto3.Session().client("s3")  # pyright: ignore[reportUnknownMemberType]
 
 
 @contextmanager
