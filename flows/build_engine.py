@@ -6,7 +6,6 @@ import logging
 from concurrent.futures import Future
 from contextvars import ContextVar
 from pathlib import Path
-from threading import Event
 from typing import Any, cast
 
 from prefect import flow, task
@@ -21,6 +20,7 @@ from artifacts.home import Home
 from artifacts.store import Store
 from builders.run_stage import OnStageEvent, StageResult, Workshop
 from flows.execution import Build
+from flows.interrupt import interrupted
 from flows.plan import Plan, PlannedStage, cores, make_plan
 from flows.result import BuildResult, collect
 from recipes.errors import RETRYABLE, StageFailed
@@ -56,11 +56,10 @@ def build_engine(recipe: str, overrides: list[str] | None = None, registry: str 
     return Failed(message=f"not published: {held}", data=result)
 
 
-def run_plan(plan: Plan, home: Home, on_event: OnStageEvent, stop: Event | None = None) -> BuildResult:
+def run_plan(plan: Plan, home: Home, on_event: OnStageEvent) -> BuildResult:
     """Carry a plan out from within a flow run: every stage is a task run with its own logs and retries."""
-    shop = Workshop(
-        Store(home.store), home.root, threads=max(1, cores() // SLOTS), on_event=on_event, stop=stop or Event()
-    )
+    threads = max(1, cores() // SLOTS)
+    shop = Workshop(Store(home.store), home.root, threads=threads, on_event=on_event, stop=interrupted)
     build = Build(plan, shop)
 
     @task(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -305,7 +304,9 @@ def open_registry(url: str | None, home: Home) -> Registry:
 
 def main() -> None:
     """Entry point: our errors are printed without a traceback and give their own exit code."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    from flows.interrupt import interrupted, watch_signals
+
+    watch_signals()
     try:
         cli(standalone_mode=False)
     except EngineworksError as error:
@@ -314,10 +315,8 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except (KeyboardInterrupt, click.Abort):
+    except (Exception, KeyboardInterrupt, click.Abort) as error:
+        if not interrupted.is_set() and not isinstance(error, click.Abort):
+            raise
         click.echo("interrupted; run the same command again to go on from here", err=True)
         sys.exit(130)
-
-
-def _interrupt(_signal: int, _frame: object) -> None:
-    raise KeyboardInterrupt

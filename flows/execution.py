@@ -71,6 +71,8 @@ class Build:
     def _execute(self, start: Callable[[PlannedStage], Future[StageResult | None]], slots: int) -> None:
         running: dict[Future[StageResult | None], PlannedStage] = {}
         while True:
+            if self.shop.stop.is_set():
+                raise KeyboardInterrupt
             for planned in self._ready({stage.name for stage in running.values()}):
                 if len(running) < slots and self._fits(planned, list(running.values())):
                     running[start(planned)] = planned

@@ -37,7 +37,8 @@ def published(bench: Bench) -> Manifest:
 
 def lines_of(process: subprocess.Popen[str]) -> Iterator[str]:
     assert process.stderr is not None
-    yield from process.stderr
+    for line in process.stderr:  # no `yield from`: leaving that early would close the pipe
+        yield line
 
 
 def wait_until_gone(bench: Bench) -> None:
@@ -74,7 +75,7 @@ def test_interrupted_by_hand(new_bench: Callable[[], Bench]) -> None:
             break
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 130, said
     assert "run the same command again" in said
     wait_until_gone(bench)
 
