@@ -37,7 +37,7 @@ def published(bench: Bench) -> Manifest:
 
 def lines_of(process: subprocess.Popen[str]) -> Iterator[str]:
     assert process.stderr is not None
-    for line in process.stderr:  # no `yield from`: leaving that early would close the pipe
+    for line in process.stderr:  # noqa: UP028 - leaving a `yield from` early would close the pipe
         yield line
 
 
