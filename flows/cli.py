@@ -278,6 +278,25 @@ def gc(older_than_days: float, home: Home, *, dry_run: bool, as_json: bool) -> N
         click.echo(f"{verb} {gone.records} records and {gone.artifacts} artifacts, {in_words(gone.bytes)}")
 
 
+@cli.command(name="import-command")
+@click.argument("command")
+@click.option("--tensorrt-llm", "version", default="1.2.1", show_default=True, help="Release to bring the command to.")
+@JSON
+def import_command(command: str, version: str, *, as_json: bool) -> None:
+    """Turn a trtllm-build COMMAND of any release into recipe options, and say what changed."""
+    from builders.trtllm.import_command import import_command as imported_from
+    from builders.trtllm.options import command_line, in_words
+
+    imported = imported_from(command, version)
+    if as_json:
+        click.echo(json.dumps({"options": imported.options, "notes": imported.notes}))
+        return
+    click.echo("\n".join(f"{name}: {json.dumps(value)}" for name, value in imported.options.items()))
+    click.echo("\n# " + in_words("trtllm-build", command_line(imported.options)))
+    for note in imported.notes:
+        click.echo(f"# {note}")
+
+
 @cli.command()
 @REGISTRY
 @JSON

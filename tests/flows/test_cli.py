@@ -24,7 +24,7 @@ def test_the_commands_are_these() -> None:
     commands = {name: sorted(getattr(command, "commands", {})) for name, command in cli.commands.items()}
     assert commands == {
         "validate": [], "schema": [], "pin": [], "plan": [], "build": [], "try": [], "list": [], "show": [],
-        "pull": [], "verify": [], "store": ["gc"], "doctor": [],
+        "pull": [], "verify": [], "store": ["gc"], "import-command": [], "doctor": [],
     }  # fmt: skip
 
 
