@@ -58,7 +58,7 @@ def test_verify_and_pull(demo: Demo, tmp_path: Path) -> None:
 def test_a_variant_that_does_not_pass_is_withheld(demo: Demo) -> None:
     """The others go on, the exit code is 1, and what was evaluated is not evaluated again."""
     bench, _ = demo
-    tight = ("--set", "variants.gptq.margin=0.006", "--set", "evaluation.gate.expected_flips=0.0001")
+    tight = ("--set", "variants.gptq.margin=0.007", "--set", "evaluation.gate.expected_flips=0.0001")
     done = bench.run("build", str(DEMO), "--json", *tight)
     assert done.returncode == 1, done.stderr
     result = json.loads(done.stdout)
