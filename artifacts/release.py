@@ -17,13 +17,27 @@ from recipes.strict import Strict
 class VerdictSummary(Strict):
     """The gate's finding. The whole of it is in ``evaluation/verdict.json``."""
 
-    outcome: Literal["PASS", "FAIL", "INCONCLUSIVE", "ANOMALOUS"]
+    outcome: Literal["PASS", "FAIL", "INCONCLUSIVE", "ANOMALOUS", "NOT RUN"]
     drop: float | None
     """Accuracy of the original minus that of the variant, on the same documents."""
     upper_bound: float | None
     margin: float
     confidence: float
     documents: int
+
+
+class EngineBuilt(Strict):
+    """What a TensorRT-LLM engine was built on and for. Its own directory does not say, and it runs on nothing else."""
+
+    gpu: str
+    sm: int
+    """Compute capability times ten."""
+    driver: str
+    tensorrt_llm: str
+    tensorrt: str
+    image: str | None
+    """Container image by digest, as ``ENGINEWORKS_IMAGE`` gave it."""
+    ranks: int
 
 
 class Release(Strict):
@@ -46,6 +60,8 @@ class Release(Strict):
     calibration: Sha256 | None
     """Digest of the calibration samples."""
     targets: tuple[str, ...]
+    engine: EngineBuilt | None = None
+    """None: weights, for any GPU that can run the scheme."""
     verdict: VerdictSummary
     files: tuple[FileEntry, ...]
 

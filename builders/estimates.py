@@ -47,6 +47,13 @@ def estimate_fetch(facts: ModelFacts) -> Estimate:
     return Estimate(output_bytes=facts.weight_bytes, memory_bytes=TOOL_BYTES + 3 * facts.weight_bytes)
 
 
+def estimate_convert(facts: ModelFacts) -> Estimate:
+    """ModelOpt holds the model in 32 bits on a processor and the whole checkpoint it exports beside it."""
+    return Estimate(
+        output_bytes=facts.weight_bytes, memory_bytes=TOOL_BYTES + 4 * facts.parameters + facts.weight_bytes
+    )
+
+
 def estimate_evaluate(facts: ModelFacts) -> Estimate:
     return Estimate(output_bytes=1 << 20, memory_bytes=TOOL_BYTES + 4 * facts.parameters)
 

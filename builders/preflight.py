@@ -3,46 +3,36 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from builders.model_facts import ModelFacts
+from builders.trtllm.line import cards_of
+from builders.trtllm.preflight import problems_with_engines
 from recipes.errors import Problem, nearest
 from recipes.models import Recipe
-from recipes.support import Support, support
+from recipes.support import FIRST_FP8_SM, support
 from recipes.targets import TargetCard
 from recipes.variants import Awq, Gptq, Variant
-
-
-def cards_of(variant: Variant, cards: Iterable[TargetCard]) -> list[TargetCard]:
-    """The cards this variant is for."""
-    return [card for card in cards if variant.targets is None or card.name in variant.targets]
-
-
-def support_of(recipe: Recipe, cards: list[TargetCard]) -> dict[str, dict[str, Support]]:
-    """Variant → card → support."""
-    return {
-        name: {card.name: support(variant.scheme, card) for card in cards_of(variant, cards)}
-        for name, variant in recipe.variants.items()
-    }
 
 
 def problems_with(recipe: Recipe, cards: list[TargetCard], facts: ModelFacts) -> list[Problem]:
     """Everything in the recipe that can't work on this model and these cards."""
     problems: list[Problem] = []
-    if facts.quantized:
+    if facts.quantized and any(variant.scheme != "none" for variant in recipe.variants.values()):
         problems.append(
             Problem(
                 "source",
                 f"already quantized ({facts.quantized})",
                 "an unquantized checkpoint",
-                "Quantize from the original weights",
+                "Quantize from the original weights, or build engines of it as it is (scheme: none)",
             )
         )
     for name, variant in recipe.variants.items():
         problems += _targets(name, variant, cards)
         problems += _groups(name, variant, cards, facts)
         problems += _keep(name, variant, facts)
-    return problems
+        problems += _kv_cache(name, variant, cards)
+    return problems + problems_with_engines(recipe, cards, facts)
 
 
 def _targets(name: str, variant: Variant, cards: list[TargetCard]) -> Iterator[Problem]:
@@ -81,6 +71,8 @@ def _groups(name: str, variant: Variant, cards: list[TargetCard], facts: ModelFa
         )
         return
     for card in cards_of(variant, cards):
+        if card.runtime == "engine":
+            continue  # builders/trtllm/preflight.py
         ranks = card.tensor_parallel
         split = [
             linear
@@ -95,6 +87,25 @@ def _groups(name: str, variant: Variant, cards: list[TargetCard], facts: ModelFa
                 _sizes_that_divide({linear.in_features // ranks for linear in linears if linear.row_parallel}),
                 "Or use a card with a smaller tensor_parallel",
             )
+
+
+def _kv_cache(name: str, variant: Variant, cards: list[TargetCard]) -> Iterator[Problem]:
+    """Only TensorRT-LLM checkpoints carry scales for it here; vLLM scales while serving."""
+    others = [card.name for card in cards_of(variant, cards) if card.runtime != "engine"]
+    if variant.kv_cache and others:
+        yield Problem(
+            f"variants.{name}.kv_cache",
+            f"{variant.kv_cache!r} on target {others[0]}",
+            "engine targets only",
+            "vLLM needs no calibration for it: set serving.kv_cache_dtype: fp8",
+        )
+    old = [card for card in cards_of(variant, cards) if card.runtime == "engine" and (card.sm or 0) < FIRST_FP8_SM]
+    if variant.kv_cache and old:
+        yield Problem(
+            f"variants.{name}.kv_cache",
+            f"{variant.kv_cache!r} on target {old[0].name} (SM {old[0].sm})",
+            f"a card from SM {FIRST_FP8_SM} on",
+        )
 
 
 def _keep(name: str, variant: Variant, facts: ModelFacts) -> Iterator[Problem]:

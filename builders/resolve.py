@@ -64,7 +64,7 @@ def resolve_source(source: Source, home: Path) -> ResolvedSource:
 
 def _facts(source: Source, params: dict[str, Any], home: Path) -> ModelFacts:
     """Read once per revision, then remembered: headers of a large checkpoint, or a remote one, cost seconds."""
-    path = home / "facts" / f"{digest_json([source.kind, params])}.json"
+    path = home / "facts" / f"{digest_json([source.kind, params, sorted(ModelFacts.model_fields)])}.json"
     with contextlib.suppress(OSError, ValidationError):
         return ModelFacts.model_validate_json(path.read_bytes())
     match source:

@@ -1,73 +1,34 @@
-"""The stages of this room: from a resolved source to checked, quantized checkpoints."""
+"""The stages of this room: from a resolved source to checked, quantized checkpoints and engines."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import JsonValue
-
-from artifacts.digest import digest_sources
 from artifacts.stage import Stage
-from builders.resolve import ResolvedSource, fingerprint
-from builders.toolchains import find_toolchain
+from builders.resolve import ResolvedSource
+from builders.stage_makers import data_file_stage, function_stage, worker_stage
+from builders.trtllm.line import engine_lines, is_served_as_checkpoint
+from builders.trtllm.stages import engine_stages
 from recipes.models import Calibration, FileData, Recipe
+from recipes.targets import TargetCard
 from recipes.variants import Variant, needs_calibration, quantizer_options
 
-HERE = Path(__file__).parent
-ROOT = HERE.parent
-TOOLCHAIN = "llmcompressor"
 FETCHERS = {"hf": "fetch_hub", "path": "fetch_path", "s3": "fetch_s3", "gguf": "fetch_gguf"}
 
 
-def worker_stage(
-    name: str,
-    script: str,
-    home: Path,
-    *,
-    params: dict[str, JsonValue],
-    inputs: dict[str, str],
-    helpers: tuple[str, ...] = (),
-    after: tuple[str, ...] = (),
-    timeout_s: float = 24 * 3600,
-) -> Stage:
-    """A stage done by a worker script, keyed by its source and that of the ``helpers`` it imports."""
-    sources = [ROOT / script, HERE / "workers" / "worker_api.py", *(ROOT / helper for helper in helpers)]
-    return Stage(
-        name=name,
-        kind=name.partition(":")[0],
-        entry=script,
-        toolchain=TOOLCHAIN,
-        params=params,
-        inputs=inputs,
-        after=after,
-        pins=find_toolchain(TOOLCHAIN, home).pins,
-        code=digest_sources(sources),
-        timeout_s=timeout_s,
-    )
-
-
-def function_stage(
-    name: str, entry: str, *, params: dict[str, JsonValue], inputs: dict[str, str], helpers: tuple[str, ...] = ()
-) -> Stage:
-    """A stage done by a function here, keyed by the source of its module and of the ``helpers`` it calls."""
-    module = entry.partition(":")[0].replace(".", "/") + ".py"
-    return Stage(
-        name=name,
-        kind=name.partition(":")[0],
-        entry=entry,
-        params=params,
-        inputs=inputs,
-        code=digest_sources(ROOT / path for path in (module, *helpers)),
-    )
-
-
-def builder_stages(recipe: Recipe, source: ResolvedSource, home: Path) -> tuple[Stage, ...]:
-    """Fetch, calibrate, then quantize and check every variant; in topological order."""
+def builder_stages(
+    recipe: Recipe, cards: Sequence[TargetCard], source: ResolvedSource, home: Path
+) -> tuple[Stage, ...]:
+    """Fetch, calibrate, then quantize and check every variant, then build every engine; in topological order."""
     stages = [*_source_stages(source, recipe, home)]
     if any(needs_calibration(variant) for variant in recipe.variants.values()):
         stages += _calibration_stages(recipe.calibration, home)
     for name, variant in recipe.variants.items():
-        stages += [_quantize_stage(name, variant, home), _integrity_stage(name, variant)]
+        if is_served_as_checkpoint(recipe, name, cards):
+            stages += [_quantize_stage(name, variant, home), _integrity_stage(name, variant)]
+    for line in engine_lines(recipe, cards):
+        stages += engine_stages(line, recipe, source, home)
     return tuple(stages)
 
 
@@ -110,12 +71,6 @@ def _calibration_stages(calibration: Calibration, home: Path) -> list[Stage]:
     return stages
 
 
-def data_file_stage(name: str, path: Path) -> Stage:
-    """Take a file or folder of the user's into the store, as it is now."""
-    params: dict[str, JsonValue] = {"path": str(path.resolve()), "fingerprint": fingerprint(path)}
-    return function_stage(name, "builders.data_files:copy", params=params, inputs={})
-
-
 def _quantize_stage(name: str, variant: Variant, home: Path) -> Stage:
     inputs = {"checkpoint": "checkpoint"}
     if needs_calibration(variant):
@@ -134,7 +89,7 @@ def _integrity_stage(name: str, variant: Variant) -> Stage:
     return function_stage(
         f"integrity:{name}",
         "builders.integrity:check",
-        params={"variant": variant.model_dump(mode="json")},
+        params={"variant": variant.model_dump(mode="json", exclude={"targets", "margin", "timeout_minutes"})},
         inputs={"source": "checkpoint", "output": f"quantize:{name}"},
         helpers=(
             "builders/checkpoint.py",

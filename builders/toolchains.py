@@ -2,7 +2,7 @@
 
 ``uv`` mode (default) makes an isolated environment from a fully pinned requirements file, once, and keeps it under
 ``$ENGINEWORKS_HOME/envs``. ``system`` mode uses an interpreter that already has the tool (a GPU image, a vendor
-container): ``ENGINEWORKS_TOOLCHAIN_LLMCOMPRESSOR=system:/usr/bin/python3``.
+container): ``ENGINEWORKS_TOOLCHAIN_LLMCOMPRESSOR=system:/usr/bin/python3``. TensorRT-LLM is only ever found, not made.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ from pathlib import Path
 
 from artifacts.digest import digest_file, digest_json
 from artifacts.locks import locked
+from builders.trtllm.installation import find_python
 from recipes.errors import BadRequest, Problem, StageFailed, nearest
 
 REQUIREMENTS = Path(__file__).parent / "toolchains"
 PYTHON = "3.11"
 """What every pinned requirements file was compiled for."""
+
+VENDOR = "tensorrt-llm"
 
 Say = Callable[[str], None]
 
@@ -34,7 +37,7 @@ class Toolchain:
     name: str
     requirements: Path
     mode: str
-    """``uv`` or ``system``."""
+    """``uv``, ``system``, or ``vendor`` (TensorRT-LLM: found on the machine, never installed)."""
     python: Path
     """Its interpreter."""
 
@@ -57,6 +60,8 @@ class Toolchain:
 def find_toolchain(name: str, home: Path) -> Toolchain:
     """The toolchain of that name as this machine is configured. Makes nothing. Raises :class:`BadRequest`."""
     requirements = REQUIREMENTS / f"{name}.txt"
+    if name == VENDOR:
+        return Toolchain(name, requirements, "vendor", find_python() or Path("trtllm-build"))
     if not requirements.is_file():
         known = [path.stem for path in REQUIREMENTS.glob("*.txt")]
         raise BadRequest(Problem("toolchain", repr(name), "a known one", nearest(name, known)))
@@ -77,6 +82,14 @@ def make_ready(toolchain: Toolchain, say: Say) -> None:
     """Make the environment if it is not there. Killed half-way, it leaves nothing that counts as there."""
     if toolchain.ready:
         return
+    if toolchain.mode == "vendor":
+        raise StageFailed(
+            f"toolchain:{toolchain.name}",
+            "set_up",
+            "TensorRT-LLM is not on this machine",
+            hint="Run on a GPU host in NVIDIA's container, with trtllm-build on PATH, or set "
+            f"{_variable(toolchain.name)}=system:PYTHON",
+        )
     folder = toolchain.python.parent.parent
     folder.parent.mkdir(parents=True, exist_ok=True)
     with locked(folder.parent / f".{folder.name}.lock", waiting=lambda: say(f"another build is making {folder.name}")):

@@ -6,10 +6,10 @@ stay where they are; :func:`release_files` says which file of which artifact eac
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -18,14 +18,17 @@ from artifacts.manifest import FileEntry, Manifest, scan
 from artifacts.release import Release, VerdictSummary
 from artifacts.store import Artifact
 from builders.run_stage import Job
+from builders.serving.scripts import OPTIONS_FILE, trtllm_options, trtllm_serve_script, vllm_script
 from evaluation.model_card import model_card
-from evaluation.verdict import read_verdict
+from evaluation.verdict import PUBLISHED, Verdict, read_verdict
 from recipes.errors import StageFailed
 from recipes.models import Recipe
 
 RELEASE = "release.json"
 PLACES = {
     "weights": "weights/",
+    "engine": "",
+    "serve": "",
     "integrity": "evaluation/",
     "gate": "evaluation/",
     "candidate": "evaluation/",
@@ -43,35 +46,56 @@ class Input:
 
 
 def run(job: Job) -> None:
-    """Params: ``variant``, ``recipe``, ``source``, ``targets``. Inputs: see evaluation/stages.py."""
+    """Params and inputs: see evaluation/stages.py."""
     verdict = read_verdict(job.inputs["gate"])
-    if verdict.outcome != "PASS":
+    if verdict.outcome not in PUBLISHED:
         raise StageFailed(job.stage, "bad_input", f"the gate says {verdict.outcome}: {verdict.reason}")
     recipe = Recipe.model_validate(job.params["recipe"])
+    inputs = read_inputs(job)
     name: str = job.params["variant"]
-    variant = recipe.variants[name]
-    inputs = {
+    _write_launch_files(job, recipe)
+    common = write_common(job, inputs, recipe, verdict)
+    release = Release(
+        **common,
+        variant=name,
+        calibration=inputs["calibration"].manifest.digest if "calibration" in inputs else None,
+        files=entries(inputs, scan(job.output)),
+    )
+    write_release(job, release)
+
+
+def read_inputs(job: Job) -> dict[str, Input]:
+    return {
         place: Input(folder, Manifest.model_validate_json((folder.parent / "manifest.json").read_bytes()))
         for place, folder in job.inputs.items()
     }
+
+
+def write_common(job: Job, inputs: Mapping[str, Input], recipe: Recipe, verdict: Verdict) -> dict[str, Any]:
+    """The recipe and the model card as files, and the claims that every kind of release makes."""
     (job.output / "recipe.json").write_bytes(canonical_json(recipe) + b"\n")
-    (job.output / "serve").mkdir()
-    (job.output / "serve" / "vllm.sh").write_text(serve_script(recipe.model, name), encoding="utf-8")
     source: dict[str, JsonValue] = {**job.params["source"], "checkpoint": inputs["checkpoint"].manifest.digest}
-    (job.output / "README.md").write_text(
-        model_card(recipe, name, verdict, job.inputs["checkpoint"], source), encoding="utf-8"
+    name: str = job.params["variant"]
+    card = model_card(
+        recipe,
+        name,
+        job.params["tool"],
+        verdict,
+        job.inputs["checkpoint"],
+        source,
+        job.params["targets"],
+        engine="engine" in inputs,
     )
-    release = Release(
-        model=recipe.model,
-        variant=name,
-        scheme=variant.scheme,
-        tool=variant.tool,
-        recipe=recipe.model_dump(mode="json"),
-        source=source,
-        toolchains=job.params["toolchains"],
-        calibration=inputs["calibration"].manifest.digest if "calibration" in inputs else None,
-        targets=tuple(job.params["targets"]),
-        verdict=VerdictSummary(
+    (job.output / "README.md").write_text(card, encoding="utf-8")
+    return {
+        "model": recipe.model,
+        "scheme": recipe.variants[name].scheme,
+        "tool": job.params["tool"],
+        "recipe": recipe.model_dump(mode="json"),
+        "source": source,
+        "toolchains": job.params["toolchains"],
+        "targets": tuple(job.params["targets"]),
+        "verdict": VerdictSummary(
             outcome=verdict.outcome,
             drop=verdict.drop,
             upper_bound=verdict.upper_bound,
@@ -79,8 +103,10 @@ def run(job: Job) -> None:
             confidence=verdict.confidence,
             documents=verdict.documents,
         ),
-        files=_entries(inputs, scan(job.output)),
-    )
+    }
+
+
+def write_release(job: Job, release: Release) -> None:
     (job.output / RELEASE).write_text(release.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
@@ -92,25 +118,30 @@ def release_files(assembled: Artifact, inputs: Mapping[str, Artifact]) -> dict[s
     """Path in the release → the file on this machine that holds it."""
     files = {entry.path: assembled.path / entry.path for entry in assembled.manifest.files if entry.path != RELEASE}
     for name, place in PLACES.items():
+        if name not in inputs:
+            continue
         files |= {place + entry.path: inputs[name].path / entry.path for entry in inputs[name].manifest.files}
     return files
 
 
-def serve_script(model: str, variant: str) -> str:
-    """The line that serves the release from its own directory."""
-    name = shlex.quote(f"{model}-{variant}")
-    lines = (
-        "#!/bin/sh",
-        "# Serves this release on port 8000; further options are passed on.",
-        f'exec vllm serve "$(dirname "$0")/../weights" --served-model-name {name} "$@"',
-    )
-    return "\n".join(lines) + "\n"
+def _write_launch_files(job: Job, recipe: Recipe) -> None:
+    """One script a server, each serving the release from its own directory."""
+    folder = job.output / "serve"
+    folder.mkdir()
+    served_name = f"{recipe.model}-{job.params['variant']}"
+    ranks = {"tensor_parallel": job.params["tensor_parallel"], "pipeline_parallel": job.params["pipeline_parallel"]}
+    (folder / "vllm.sh").write_text(vllm_script(served_name, recipe.serving, **ranks), encoding="utf-8")
+    if job.params["pytorch_backend"]:
+        script = trtllm_serve_script(recipe.serving, backend="pytorch", version=job.params["tensorrt_llm"], **ranks)
+        (folder / "trtllm-serve.sh").write_text(script, encoding="utf-8")
+        (folder / OPTIONS_FILE).write_text(trtllm_options(recipe.serving, backend="pytorch"), encoding="utf-8")
 
 
-def _entries(inputs: Mapping[str, Input], own: Manifest) -> tuple[FileEntry, ...]:
+def entries(inputs: Mapping[str, Input], own: Manifest) -> tuple[FileEntry, ...]:
     entries = [
         entry.model_copy(update={"path": place + entry.path})
         for name, place in PLACES.items()
+        if name in inputs
         for entry in inputs[name].manifest.files
     ]
     return tuple(sorted([*entries, *own.files], key=lambda entry: entry.path))

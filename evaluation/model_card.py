@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -12,7 +12,15 @@ from recipes.models import Recipe
 
 
 def model_card(
-    recipe: Recipe, variant: str, verdict: Verdict, checkpoint: Path, source: Mapping[str, JsonValue]
+    recipe: Recipe,
+    variant: str,
+    tool: str,
+    verdict: Verdict,
+    checkpoint: Path,
+    source: Mapping[str, JsonValue],
+    targets: Sequence[str],
+    *,
+    engine: bool,
 ) -> str:
     """Markdown with the metadata block that the Hub reads. The original's own card follows, as its terms may ask."""
     scheme = recipe.variants[variant].scheme
@@ -23,26 +31,36 @@ def model_card(
         f"| {task.baseline:.4f} | {task.candidate:.4f} | {task.drop:+.4f} |"
         for task in verdict.tasks
     )
-    original = _original_card(checkpoint)
-    return f"""---
-library_name: transformers
-tags: [{scheme}, compressed-tensors, vllm, engineworks]
-{base}---
-
-# {recipe.model} · {variant}
-
-{origin} quantized with {recipe.variants[variant].tool} (`{scheme}`) by Engineworks.
-
-**{verdict.outcome}**: {verdict.reason}. On {verdict.documents} documents the original scores {verdict.baseline:.4f}
+    scores = (
+        f"""On {verdict.documents} documents the original scores {verdict.baseline:.4f}
 and this variant {verdict.candidate:.4f}.
 
 | task | metric | documents | original | this | drop |
 |---|---|---|---|---|---|
 {rows}
+"""
+        if verdict.baseline is not None and verdict.candidate is not None
+        else ""
+    )
+    kind = "tensorrt-llm" if engine else "compressed-tensors, vllm"
+    use = (
+        "Serve it with `sh serve/trtllm-serve.sh` or `sh serve/triton.sh`, on the GPU and release that `hardware.json` "
+        "names."
+        if engine
+        else "Serve it with `sh serve/vllm.sh`, or load `weights/` with transformers."
+    )
+    return f"""---
+library_name: {"tensorrt-llm" if engine else "transformers"}
+tags: [{scheme}, {kind}, engineworks]
+{base}---
 
-Serve it with `sh serve/vllm.sh`, or load `weights/` with transformers. Evidence: `evaluation/`. How it was
-built: `recipe.json`.
-{original}"""
+# {recipe.model} · {variant}{" for " + ", ".join(targets) if engine else ""}
+
+{origin} made with {tool} (`{scheme}`) by Engineworks.
+
+**{verdict.outcome}**: {verdict.reason}. {scores}
+{use} Evidence: `evaluation/`. How it was built: `recipe.json`.
+{_original_card(checkpoint)}"""
 
 
 def _original_card(checkpoint: Path) -> str:

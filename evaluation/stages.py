@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import JsonValue
 
 from artifacts.stage import Stage
 from builders.resolve import ResolvedSource
-from builders.stages import data_file_stage, function_stage, worker_stage
+from builders.serving.scripts import backend_option
+from builders.stage_makers import data_file_stage, function_stage, worker_stage
+from builders.trtllm.installation import find_server
+from builders.trtllm.line import EngineLine, cards_of, engine_lines, is_served_as_checkpoint
+from builders.trtllm.routes import choose_route
 from evaluation.task_names import EMBEDDED
 from recipes.models import Recipe
+from recipes.targets import TargetCard
 from recipes.variants import needs_calibration
 
 ORIGINAL = "original"
 
 
-def evaluation_stages(recipe: Recipe, source: ResolvedSource, home: Path) -> tuple[Stage, ...]:
-    """Evaluate the original once and every variant, judge, and assemble releases; in topological order."""
+def evaluation_stages(
+    recipe: Recipe, cards: Sequence[TargetCard], source: ResolvedSource, home: Path
+) -> tuple[Stage, ...]:
+    """Evaluate the original once and every line, judge, and assemble releases; in topological order."""
     stages: list[Stage] = []
     inputs: dict[str, str] = {}
     if embedded := [name for name in recipe.evaluation.tasks if name in EMBEDDED]:
@@ -35,13 +43,23 @@ def evaluation_stages(recipe: Recipe, source: ResolvedSource, home: Path) -> tup
     if recipe.evaluation.include is not None:
         stages.append(data_file_stage("include", recipe.evaluation.include))
         inputs["include"] = "include"
-    stages.append(_evaluate_stage(ORIGINAL, "checkpoint", (), inputs, recipe, home))
-    for name in recipe.variants:
+    checkpoints = [name for name in recipe.variants if is_served_as_checkpoint(recipe, name, cards)]
+    engines = engine_lines(recipe, cards)
+    has_server = bool(engines) and find_server() is not None
+    if checkpoints or has_server:
+        stages.append(_evaluate_stage(ORIGINAL, "checkpoint", (), inputs, recipe, home))
+    for name in checkpoints:
         stages += [
             _evaluate_stage(name, f"quantize:{name}", (f"integrity:{name}",), inputs, recipe, home),
-            _gate_stage(name, recipe),
-            _release_stage(name, recipe, source, stages),
+            _gate_stage(name, name, recipe),
+            _release_stage(name, recipe, cards, source, stages),
         ]
+    for line in engines:
+        if has_server:
+            stages += [_evaluate_engine_stage(line, inputs, recipe, home), _gate_stage(line.name, line.variant, recipe)]
+        else:
+            stages.append(_not_run_stage(line, recipe))
+        stages.append(_engine_release_stage(line, recipe, source, stages, evaluated=has_server))
     return tuple(stages)
 
 
@@ -61,8 +79,41 @@ def _evaluate_stage(
     )
 
 
-def _gate_stage(name: str, recipe: Recipe) -> Stage:
-    gate, variant = recipe.evaluation.gate, recipe.variants[name]
+def _evaluate_engine_stage(line: EngineLine, inputs: dict[str, str], recipe: Recipe, home: Path) -> Stage:
+    """What is judged is what is served: trtllm-serve on the engine itself."""
+    stage = _evaluate_stage(line.name, "checkpoint", (), inputs, recipe, home)
+    card = line.card
+    server: list[JsonValue] = [
+        "trtllm-serve", "{engine}/engine", "--tokenizer", "{serve}/tokenizer",
+        *backend_option("tensorrt", card.tensorrt_llm or ""), "--host", "127.0.0.1", "--port", "{port}",
+        "--tp_size", str(card.tensor_parallel), "--pp_size", str(card.pipeline_parallel),
+    ]  # fmt: skip
+    return stage.model_copy(
+        update={
+            "params": {**stage.params, "server": server},
+            "inputs": {**stage.inputs, "engine": f"engine:{line.name}", "serve": f"serve:{line.name}"},
+        }
+    )
+
+
+def _not_run_stage(line: EngineLine, recipe: Recipe) -> Stage:
+    """Stands for the gate where nothing can serve the engine."""
+    gate, variant = recipe.evaluation.gate, recipe.variants[line.variant]
+    return function_stage(
+        f"gate:{line.name}",
+        "evaluation.not_run:run",
+        params={
+            "margin": variant.margin or gate.margin,
+            "confidence": gate.confidence,
+            "reason": "trtllm-serve is not on this machine",
+        },
+        inputs={"integrity": f"integrity:{line.name}"},
+        helpers=("evaluation/verdict.py",),
+    )
+
+
+def _gate_stage(name: str, variant_name: str, recipe: Recipe) -> Stage:
+    gate, variant = recipe.evaluation.gate, recipe.variants[variant_name]
     return function_stage(
         f"gate:{name}",
         "evaluation.gate:run",
@@ -76,7 +127,9 @@ def _gate_stage(name: str, recipe: Recipe) -> Stage:
     )
 
 
-def _release_stage(name: str, recipe: Recipe, source: ResolvedSource, before: list[Stage]) -> Stage:
+def _release_stage(
+    name: str, recipe: Recipe, cards: Sequence[TargetCard], source: ResolvedSource, before: list[Stage]
+) -> Stage:
     variant = recipe.variants[name]
     inputs = {
         "checkpoint": "checkpoint",
@@ -88,16 +141,54 @@ def _release_stage(name: str, recipe: Recipe, source: ResolvedSource, before: li
     }
     if needs_calibration(variant):
         inputs["calibration"] = "calibration"
+    served_by = [card for card in cards_of(variant, cards) if card.runtime != "engine"]
+    params: dict[str, JsonValue] = {
+        **_claims(name, recipe, source, before),
+        "tool": getattr(variant, "tool", "none"),
+        "targets": [card.name for card in served_by],
+        "tensor_parallel": max(card.tensor_parallel for card in served_by),
+        "pipeline_parallel": max(card.pipeline_parallel for card in served_by),
+        "pytorch_backend": any(card.runtime == "checkpoint" for card in served_by),
+        "tensorrt_llm": next((card.tensorrt_llm for card in served_by if card.runtime == "checkpoint"), None),
+    }
+    helpers = ("artifacts/release.py", "evaluation/model_card.py", "builders/serving/scripts.py")
+    return function_stage(f"release:{name}", "evaluation.assemble:run", params=params, inputs=inputs, helpers=helpers)
+
+
+def _engine_release_stage(
+    line: EngineLine, recipe: Recipe, source: ResolvedSource, before: list[Stage], *, evaluated: bool
+) -> Stage:
+    variant = recipe.variants[line.variant]
+    route, _ = choose_route(variant, source.facts, line.card, recipe.engine)
+    by_modelopt = route is None or route.kind == "modelopt"
+    inputs = {
+        "checkpoint": "checkpoint",
+        "engine": f"engine:{line.name}",
+        "serve": f"serve:{line.name}",
+        "integrity": f"integrity:{line.name}",
+        "gate": f"gate:{line.name}",
+    }
+    if evaluated:
+        inputs |= {"baseline": f"evaluate:{ORIGINAL}", "candidate": f"evaluate:{line.name}"}
+    if needs_calibration(variant) and by_modelopt:
+        inputs["calibration"] = "calibration"
+    params: dict[str, JsonValue] = {
+        **_claims(line.variant, recipe, source, before),
+        "line": line.name,
+        "tool": "modelopt" if by_modelopt else "tensorrt-llm",
+        "targets": [line.card.name],
+    }
+    helpers = ("artifacts/release.py", "evaluation/model_card.py", "evaluation/assemble.py")
     return function_stage(
-        f"release:{name}",
-        "evaluation.assemble:run",
-        params={
-            "variant": name,
-            "recipe": recipe.model_dump(mode="json", exclude={"publication"}),
-            "source": {"kind": source.kind, **source.params},
-            "targets": list(variant.targets or recipe.targets),
-            "toolchains": {stage.toolchain: stage.pins for stage in before if stage.toolchain},
-        },
-        inputs=inputs,
-        helpers=("artifacts/release.py", "evaluation/model_card.py"),
+        f"release:{line.name}", "evaluation.assemble_engine:run", params=params, inputs=inputs, helpers=helpers
     )
+
+
+def _claims(variant: str, recipe: Recipe, source: ResolvedSource, before: list[Stage]) -> dict[str, JsonValue]:
+    """What every release says of its making."""
+    return {
+        "variant": variant,
+        "recipe": recipe.model_dump(mode="json", exclude={"publication"}),
+        "source": {"kind": source.kind, **source.params},
+        "toolchains": {stage.toolchain: stage.pins for stage in before if stage.toolchain},
+    }

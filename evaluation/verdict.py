@@ -7,7 +7,9 @@ from typing import Literal
 
 from recipes.strict import Strict
 
-Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE", "ANOMALOUS"]
+Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE", "ANOMALOUS", "NOT RUN"]
+"""``NOT RUN``: nothing here could judge it. It may be published, and not promoted to production."""
+PUBLISHED = ("PASS", "NOT RUN")
 FILE = "verdict.json"
 
 

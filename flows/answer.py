@@ -12,7 +12,7 @@ from artifacts.pull import pull
 from artifacts.registry import Registry
 from artifacts.release import ReleaseRef
 from builders.run_stage import ROOT, OnStageEvent
-from builders.stages import TOOLCHAIN
+from builders.stage_makers import TOOLCHAIN
 from builders.toolchains import find_toolchain, make_ready
 from builders.worker_process import WorkerJob, run_worker_process
 from flows.plan import cores

@@ -52,7 +52,7 @@ def build_engine(recipe: str, overrides: list[str] | None = None, registry: str 
     result = run_plan(plan, home, listener.get() or log_events(get_run_logger()))
     if result.ok:
         return Completed(message=f"{len(result.releases)} published", data=result)
-    held = ", ".join(f"{row.variant} ({row.verdict})" for row in result.releases if row.release_id is None)
+    held = ", ".join(f"{row.line} ({row.verdict})" for row in result.releases if row.release_id is None)
     return Failed(message=f"not published: {held}", data=result)
 
 

@@ -108,7 +108,11 @@ def plan(recipe: Path, overrides: tuple[str, ...], registry: str | None, home: H
         )
         for stage in planned.stages
     ]
-    click.echo(json.dumps({"stages": stages, "registry": planned.registry, "notes": planned.notes}))
+    click.echo(
+        json.dumps(
+            {"stages": stages, "registry": planned.registry, "notes": planned.notes, "commands": planned.commands}
+        )
+    )
 
 
 @cli.command()
@@ -215,16 +219,24 @@ def show(release: str, registry: str | None, home: Home, *, as_json: bool) -> No
 @cli.command()
 @click.argument("release")
 @click.argument("destination", type=click.Path(path_type=Path), required=False)
+@click.option("--force", is_flag=True, help="Fetch an engine that this machine can't load.")
 @REGISTRY
 @JSON
 @with_home
-def pull(release: str, destination: Path | None, registry: str | None, home: Home, *, as_json: bool) -> None:
+def pull(
+    release: str, destination: Path | None, registry: str | None, home: Home, *, force: bool, as_json: bool
+) -> None:
     """Bring a release to DESTINATION (default: pulled/RELEASE), verified; resumes what was begun."""
     from artifacts.pull import pull as fetch
+    from builders.trtllm.machine import Machine, problems_with_engine
     from flows.progress import bytes_shown
+    from recipes.errors import BadRequest
 
     there = open_registry(registry, home)
     ref = there.find(release)
+    engine = there.release(ref).engine
+    if engine and not force and (problems := list(problems_with_engine(engine, Machine.here()))):
+        raise BadRequest(problems)
     with bytes_shown(f"pull {ref.release_id}", quiet=as_json) as progress:
         path = fetch(there, ref, destination or Path("pulled") / ref.release_id, progress)
     click.echo(json.dumps({"release": str(ref), "path": str(path)}) if as_json else f"{ref} is in {path}")
@@ -298,14 +310,15 @@ def import_command(command: str, version: str, *, as_json: bool) -> None:
 
 
 @cli.command()
+@click.option("--target", metavar="CARD[:RUNTIME]", help="Can this machine build and serve for that target?")
 @REGISTRY
 @JSON
 @with_home
-def doctor(registry: str | None, home: Home, *, as_json: bool) -> None:
-    """Say whether this machine is fit. Exits 1 if not."""
-    from flows.doctor import examine
+def doctor(target: str | None, registry: str | None, home: Home, *, as_json: bool) -> None:
+    """Say whether this machine is fit, or what it lacks. Exits 1 if not."""
+    from flows.doctor import examine, examine_target
 
-    checks = list(examine(home, registry))
+    checks = list(examine_target(target) if target else examine(home, registry))
     if as_json:
         click.echo(json.dumps({"checks": [check.model_dump() for check in checks]}))
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from typing import Literal
 
@@ -15,8 +14,11 @@ from artifacts.storage import open_storage
 from artifacts.store import Store
 from builders.estimates import in_words
 from builders.toolchains import REQUIREMENTS, find_toolchain, uv_program
+from builders.trtllm.machine import Machine, fitness
+from builders.workers.gpu_facts import gpus
 from recipes.errors import EngineworksError
 from recipes.strict import Strict
+from recipes.targets import load_card
 
 
 class Check(Strict):
@@ -53,6 +55,13 @@ def examine(home: Home, registry: str | None) -> Iterator[Check]:
     yield _gpu()
 
 
+def examine_target(reference: str) -> Iterator[Check]:
+    """Can this machine build and serve for a target? Raises :class:`BadRequest` for one that is not known."""
+    card = load_card(reference, "--target")
+    for finding in fitness(card, Machine.here()):
+        yield Check(name=f"{card.name} {finding.name}", status="ok" if finding.ok else "problem", detail=finding.detail)
+
+
 def _tried(name: str, look: Callable[[], str]) -> Check:
     try:
         return Check(name=name, status="ok", detail=look())
@@ -61,12 +70,8 @@ def _tried(name: str, look: Callable[[], str]) -> Check:
 
 
 def _gpu() -> Check:
-    if shutil.which("nvidia-smi") is None:
+    found = gpus()
+    if not found:
         return Check(name="gpu", status="note", detail="none: everything runs on the processor")
-    query = ["nvidia-smi", "--query-gpu=name,compute_cap,memory.total,driver_version", "--format=csv,noheader"]
-    done = subprocess.run(query, capture_output=True, text=True, check=False)
-    return Check(
-        name="gpu",
-        status="ok" if done.returncode == 0 else "problem",
-        detail="; ".join(done.stdout.split("\n")).strip("; "),
-    )
+    words = [f"{gpu.name} (SM {gpu.sm}, {gpu.memory_mib} MiB, driver {gpu.driver})" for gpu in found]
+    return Check(name="gpu", status="ok", detail="; ".join(words))

@@ -52,7 +52,7 @@ class Build:
             )
 
         metrics = {
-            stage: values for stage, values in self.metrics.items() if stage.partition(":")[2] in ("", planned.variant)
+            stage: values for stage, values in self.metrics.items() if stage.partition(":")[2] in ("", planned.line)
         }
         publish(inputs["release"], parts, metrics, self.plan.registry, self.store, progress)
         return None
@@ -109,7 +109,7 @@ class Build:
             stage
             for stage in self.plan.todo
             if stage.name not in self.done | running | set(self.failures)
-            and stage.variant not in stopped
+            and stage.line not in stopped
             and all(source in self.done for source in (*stage.stage.inputs.values(), *stage.stage.after))
         ]
         return sorted(ready, key=lambda stage: -self._length[stage.name])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -14,18 +15,28 @@ from artifacts.registry import Registry
 from artifacts.stage import Stage, keys_of
 from artifacts.storage import open_storage
 from artifacts.store import Store
-from builders.estimates import Estimate, estimate_evaluate, estimate_fetch, estimate_quantize, in_words
+from builders.estimates import (
+    Estimate,
+    estimate_convert,
+    estimate_evaluate,
+    estimate_fetch,
+    estimate_quantize,
+    in_words,
+)
 from builders.integrity import read_integrity
 from builders.model_facts import ModelFacts
-from builders.preflight import cards_of, problems_with
+from builders.preflight import problems_with
 from builders.resolve import ResolvedSource, resolve_source
 from builders.run_stage import find_result
 from builders.stages import builder_stages
+from builders.trtllm.installation import find_python
+from builders.trtllm.line import cards_of, engine_lines, is_served_as_checkpoint
+from builders.trtllm.notes import commands, notes_on
 from evaluation.assemble import read_release
 from evaluation.power import problems_with_power
 from evaluation.stages import ORIGINAL, evaluation_stages
 from evaluation.task_names import known_tasks
-from evaluation.verdict import read_verdict
+from evaluation.verdict import PUBLISHED, read_verdict
 from recipes.errors import BadRequest, Problem, nearest
 from recipes.loading import load_recipe
 from recipes.models import Recipe
@@ -52,9 +63,17 @@ class PlannedStage(Strict):
         return self.stage.name
 
     @property
-    def variant(self) -> str | None:
-        """The variant it belongs to. None: shared by all."""
+    def line(self) -> str | None:
+        """The variant, or variant and engine target, that it belongs to. None: shared by all."""
         return self.name.partition(":")[2] or None
+
+
+class Line(Strict):
+    """What ends in one release: a variant's weights, or a variant's engine for one target."""
+
+    name: str
+    variant: str
+    targets: tuple[str, ...]
 
 
 class Plan(Strict):
@@ -65,6 +84,9 @@ class Plan(Strict):
     registry: str
     stages: tuple[PlannedStage, ...]
     """In topological order."""
+    lines: tuple[Line, ...] = ()
+    commands: dict[str, str] = {}
+    """Stage → the command that it runs, for stages that run a vendor's tool."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -89,7 +111,7 @@ def make_plan(recipe_path: Path, overrides: tuple[str, ...], home: Home, registr
     if problems := problems_with(recipe, cards, source.facts):
         raise BadRequest(problems)
     url = registry or recipe.publication.registry or home.registry_url
-    stages = plan_stages(recipe, source, home, url)
+    stages = plan_stages(recipe, cards, source, home, url)
     if problem := _disk_problem(stages, home.store):
         raise BadRequest(problem)
     notes = [
@@ -98,22 +120,51 @@ def make_plan(recipe_path: Path, overrides: tuple[str, ...], home: Home, registr
         for card in cards_of(variant, cards)
         if (finding := support(variant.scheme, card)).level != "yes"
     ]
-    return Plan(recipe=recipe, source=source, registry=url, stages=stages, notes=tuple(notes))
+    notes += notes_on(recipe, cards, source.facts)
+    if engine_lines(recipe, cards) and find_python() is None:
+        notes.append("TensorRT-LLM is not on this machine: trtllm-build and trtllm-serve can't run here")
+    return Plan(
+        recipe=recipe,
+        source=source,
+        registry=url,
+        stages=stages,
+        lines=tuple(lines_of(recipe, cards)),
+        commands=commands(stage.stage for stage in stages),
+        notes=tuple(notes),
+    )
 
 
-def plan_stages(recipe: Recipe, source: ResolvedSource, home: Home, registry: str) -> tuple[PlannedStage, ...]:
+def lines_of(recipe: Recipe, cards: Sequence[TargetCard]) -> list[Line]:
+    weights = [
+        Line(
+            name=name,
+            variant=name,
+            targets=tuple(card.name for card in cards_of(variant, cards) if card.runtime != "engine"),
+        )
+        for name, variant in recipe.variants.items()
+        if is_served_as_checkpoint(recipe, name, cards)
+    ]
+    engines = [
+        Line(name=line.name, variant=line.variant, targets=(line.card.name,)) for line in engine_lines(recipe, cards)
+    ]
+    return weights + engines
+
+
+def plan_stages(
+    recipe: Recipe, cards: Sequence[TargetCard], source: ResolvedSource, home: Home, registry: str
+) -> tuple[PlannedStage, ...]:
     """Every stage of the build with its key and status, from what the store and the registry hold now."""
-    stages = builder_stages(recipe, source, home.root) + evaluation_stages(recipe, source, home.root)
-    stages += tuple(publish_stage(name, registry) for name in recipe.variants)
+    stages = builder_stages(recipe, cards, source, home.root) + evaluation_stages(recipe, cards, source, home.root)
+    stages += tuple(publish_stage(line.name, registry) for line in lines_of(recipe, cards))
     store, keys = Store(home.store), keys_of(stages)
     digests: dict[str, str] = {}
     stopped: set[str] = set()
     planned: list[PlannedStage] = []
     for stage in stages:
-        variant = stage.name.partition(":")[2]
+        line = stage.name.partition(":")[2]
         inputs = {name: digests[source] for name, source in stage.inputs.items() if source in digests}
         artifact: str | None = None
-        if variant in stopped:
+        if line in stopped:
             status: Status = "skipped"
         elif stage.kind == "publish":
             status = "cached" if _is_published(inputs.get("release"), registry, store) else "todo"
@@ -121,7 +172,7 @@ def plan_stages(recipe: Recipe, source: ResolvedSource, home: Home, registry: st
             status, artifact = "cached", found.record.artifact
             digests[stage.name] = artifact
             if _stops(stage, artifact, store):
-                stopped.add(variant)
+                stopped.add(line)
         else:
             status = "todo"
         planned.append(
@@ -136,14 +187,14 @@ def plan_stages(recipe: Recipe, source: ResolvedSource, home: Home, registry: st
     return tuple(planned)
 
 
-def publish_stage(variant: str, registry: str) -> Stage:
+def publish_stage(line: str, registry: str) -> Stage:
     """The one stage whose result lies in the registry, not in the store."""
     return Stage(
-        name=f"publish:{variant}",
+        name=f"publish:{line}",
         kind="publish",
         entry="flows.publish:publish",
         params={"registry": registry},
-        inputs={"release": f"release:{variant}"},
+        inputs={"release": f"release:{line}"},
         code="",
     )
 
@@ -152,7 +203,7 @@ def stopped_by(stage: Stage, folder: Path) -> str:
     """Why a finished stage ends its variant's build: a failed integrity check or gate. ``""`` when it does not."""
     if stage.kind == "integrity" and (errors := read_integrity(folder).errors):
         return f"ANOMALOUS: {errors[0]}"
-    if stage.kind == "gate" and (verdict := read_verdict(folder)).outcome != "PASS":
+    if stage.kind == "gate" and (verdict := read_verdict(folder)).outcome not in PUBLISHED:
         return f"{verdict.outcome}: {verdict.reason}"
     return ""
 
@@ -172,6 +223,8 @@ def _estimate(stage: Stage, recipe: Recipe, facts: ModelFacts) -> Estimate | Non
         case "quantize":
             tokens = recipe.calibration.samples * recipe.calibration.sequence_length
             return estimate_quantize(recipe.variants[stage.name.partition(":")[2]], facts, tokens)
+        case "convert":
+            return estimate_convert(facts)
         case "checkpoint" | "gguf":
             return estimate_fetch(facts)
         case "evaluate":

@@ -8,7 +8,7 @@ from artifacts.registry import Registry
 from artifacts.release import Release
 from builders.estimates import in_words
 from flows.plan import Plan, memory_note
-from flows.result import BuildResult, VariantResult
+from flows.result import BuildResult, LineResult
 
 
 def print_plan(plan: Plan) -> None:
@@ -24,6 +24,8 @@ def print_plan(plan: Plan) -> None:
     click.echo(
         f"\n{todo} of {len(plan.stages)} stages to run; releases go to {plan.registry}" if todo else "\nNothing to do."
     )
+    for name, command in plan.commands.items():
+        click.echo(f"\n{name}\n  {command}")
     for note in (*plan.notes, memory_note(plan)):
         if note:
             click.echo(f"note: {note}")
@@ -33,7 +35,7 @@ def print_build(result: BuildResult) -> None:
     rows = [("VARIANT", "SCHEME", "SIZE", "DROP", "BOUNDS", "MARGIN", "VERDICT", "RELEASE")]
     rows += [
         (
-            row.variant,
+            row.line,
             row.scheme,
             _size(row, result),
             _points(row.drop),
@@ -48,10 +50,11 @@ def print_build(result: BuildResult) -> None:
     click.echo("Drop: accuracy of the original minus that of the variant, in points, with one-sided bounds.\n")
     for row in result.releases:
         if row.release_id is None:
-            click.echo(f"{row.variant}: not published. {row.reason}")
+            click.echo(f"{row.line}: not published. {row.reason}")
         else:
-            click.echo(f"{row.variant}: vllm serve {(row.location or '').removeprefix('file://')}/weights")
-    published = [row for row in result.releases if row.release_id]
+            note = "  # not evaluated" if row.verdict == "NOT RUN" else ""
+            click.echo(f"{row.line}: {row.serve}{note}")
+    published = [row for row in result.releases if row.release_id and row.line == row.variant]
     if published:
         click.echo(f'\nTry one here: engineworks try {published[0].release_id} "Name three primary colors."')
     click.echo(f"{result.stages.ran} stages ran, {result.stages.cached} were there already.")
@@ -80,6 +83,7 @@ def print_releases(registry: Registry, releases: list[Release]) -> None:
 def print_release(registry: Registry, release: Release) -> None:
     verdict = release.verdict
     click.echo(f"{release.ref}\n{registry.location(release.ref)}\n")
+    engine = release.engine
     lines = {
         "scheme": f"{release.scheme} by {release.tool}",
         "source": " ".join(
@@ -94,6 +98,11 @@ def print_release(registry: Registry, release: Release) -> None:
         ),
         "size": f"{in_words(release.bytes)} in {len(release.files)} files",
     }
+    if engine:
+        lines["engine"] = (
+            f"{engine.gpu} (SM {engine.sm}), TensorRT-LLM {engine.tensorrt_llm}, TensorRT {engine.tensorrt}, "
+            f"driver {engine.driver}, {engine.ranks} ranks"
+        )
     for name, value in lines.items():
         click.echo(f"{name:9}{value}")
     click.echo("")
@@ -102,7 +111,7 @@ def print_release(registry: Registry, release: Release) -> None:
     )
 
 
-def _size(row: VariantResult, result: BuildResult) -> str:
+def _size(row: LineResult, result: BuildResult) -> str:
     if row.bytes is None:
         return "-"
     share = f" ({row.bytes / result.original_bytes:.0%})" if result.original_bytes else ""
@@ -113,7 +122,7 @@ def _points(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.2f}"
 
 
-def _bounds(row: VariantResult) -> str:
+def _bounds(row: LineResult) -> str:
     return "-" if row.upper_bound is None else f"{_points(row.lower_bound)} to {_points(row.upper_bound)}"
 
 

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
+from recipes.engine import EngineBuild
+from recipes.serving import Serving
 from recipes.sources import SourceField
 from recipes.strict import Strict
 from recipes.variants import Fraction, Variant
@@ -111,7 +113,12 @@ class Recipe(Strict):
     variants: Annotated[dict[Slug, Variant], Field(min_length=1)]
     """What to make, by name."""
     targets: Annotated[tuple[str, ...], Field(min_length=1)] = ("cpu",)
-    """Target cards (a shipped name, or a path to a YAML file) that every variant must run on."""
+    """What every variant must run on: ``CARD[xN][:RUNTIME]`` with a shipped card's name or a path to your own (YAML),
+    tensor parallel over N of them, and ``:engine`` or ``:checkpoint`` for TensorRT-LLM instead of vLLM."""
+    engine: EngineBuild = EngineBuild()
+    """How TensorRT-LLM engines are built."""
+    serving: Serving = Serving()
+    """Options for the launch files beside each artifact."""
     evaluation: Evaluation = Evaluation()
     publication: Publication = Publication()
 

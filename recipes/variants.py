@@ -15,31 +15,36 @@ Fraction = Annotated[float, Field(gt=0, lt=1)]
 
 
 class _Variant(Strict):
-    tool: Literal["llm-compressor"] = "llm-compressor"
-    """The quantizer."""
     keep: tuple[str, ...] = ("lm_head",)
     """Modules left unquantized: exact names, or ``re:`` and a regular expression."""
     targets: tuple[str, ...] | None = None
-    """Target cards this variant is for, out of the recipe's. Default: all of them."""
+    """Targets this variant is for, out of the recipe's. Default: all of them."""
+    kv_cache: Literal["fp8"] | None = None
+    """Store keys and values in FP8, scales from calibration. TensorRT-LLM engines only."""
     margin: Fraction | None = None
     """Largest accuracy drop that passes (0.02 is two points), instead of the gate's own margin."""
     timeout_minutes: Annotated[float, Field(gt=0)] = 24 * 60
     """The quantizer is killed after this long."""
 
 
-class Fp8(_Variant):
+class _Compressed(_Variant):
+    tool: Literal["llm-compressor"] = "llm-compressor"
+    """The quantizer for vLLM and checkpoint targets. Engine targets go by ``engine.route``."""
+
+
+class Fp8(_Compressed):
     """FP8 (E4M3) weights per channel, activations per token, scaled while serving. Needs no calibration."""
 
     scheme: Literal["fp8"] = "fp8"
 
 
-class Fp8Static(_Variant):
+class Fp8Static(_Compressed):
     """FP8 (E4M3) weights and activations per tensor, activation scales from calibration."""
 
     scheme: Literal["fp8-static"] = "fp8-static"
 
 
-class Int8(_Variant):
+class Int8(_Compressed):
     """INT8 weights per channel and activations per token, after SmoothQuant moved activation outliers into weights."""
 
     scheme: Literal["int8"] = "int8"
@@ -51,7 +56,7 @@ class Int8(_Variant):
     """GPTQ: share of the Hessian's mean diagonal added to it."""
 
 
-class Gptq(_Variant):
+class Gptq(_Compressed):
     """GPTQ: 4-bit weights in groups, 16-bit activations."""
 
     scheme: Literal["gptq"] = "gptq"
@@ -64,7 +69,7 @@ class Gptq(_Variant):
     """Share of the Hessian's mean diagonal added to it."""
 
 
-class Awq(_Variant):
+class Awq(_Compressed):
     """AWQ: 4-bit weights in groups, scaled by activation magnitude, 16-bit activations."""
 
     scheme: Literal["awq"] = "awq"
@@ -77,16 +82,36 @@ class Awq(_Variant):
     """Scale by activations and weights, by activations only, or try both."""
 
 
-Variant = Annotated[Fp8 | Fp8Static | Int8 | Gptq | Awq, Field(discriminator="scheme")]
+class AsIs(_Variant):
+    """The checkpoint as it is: unquantized, or quantized by whoever published it. For engine targets."""
 
-SCHEMES = ("fp8", "fp8-static", "int8", "gptq", "awq")
+    scheme: Literal["none"] = "none"
+
+
+class Int8WeightOnly(_Variant):
+    """INT8 weights per channel, 16-bit activations. For engine targets. Needs no calibration."""
+
+    scheme: Literal["int8-weight-only"] = "int8-weight-only"
+
+
+class W4A8Awq(_Variant):
+    """AWQ: 4-bit weights in groups of 128, FP8 activations. For engine targets."""
+
+    scheme: Literal["w4a8-awq"] = "w4a8-awq"
+
+
+Variant = Annotated[
+    Fp8 | Fp8Static | Int8 | Gptq | Awq | AsIs | Int8WeightOnly | W4A8Awq, Field(discriminator="scheme")
+]
+
+SCHEMES = ("fp8", "fp8-static", "int8", "gptq", "awq", "none", "int8-weight-only", "w4a8-awq")
 
 
 def needs_calibration(variant: Variant) -> bool:
-    return not isinstance(variant, Fp8)
+    return not isinstance(variant, Fp8 | AsIs | Int8WeightOnly) or variant.kv_cache is not None
 
 
 def quantizer_options(variant: Variant) -> dict[str, object]:
     """The options that go to the quantizer, and so into the stage's key: what the scheme adds to every variant."""
-    shared = set(_Variant.model_fields) | {"scheme"}
+    shared = set(_Compressed.model_fields) | {"scheme"}
     return {name: value for name, value in variant.model_dump(mode="json").items() if name not in shared}

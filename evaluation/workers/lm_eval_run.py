@@ -1,8 +1,9 @@
 """Evaluate one checkpoint with lm-eval and keep the outcome of every document.
 
 Params: ``tasks``, ``documents`` (in all), ``seed``, ``num_fewshot``, ``apply_chat_template``, ``system_prompt``,
-``batch_size``, ``offline``. Inputs: ``checkpoint``; ``tasks`` (embedded task files) and ``include`` (the user's), if
-any.
+``batch_size``, ``offline``; ``server``, the command of an OpenAI-compatible server to evaluate through, if any.
+Inputs: ``checkpoint`` (with ``server``: for its tokenizer); ``tasks`` (embedded task files) and ``include`` (the
+user's), if any; whatever the command names in braces.
 
 Output, the same bytes for the same inputs: ``samples.jsonl``, one line a document, sorted by task and document hash
 (``{"task", "doc_hash", "prompt_hash", "metric", "score", "loglikelihoods"}``), and ``results.json``: versions, what it
@@ -11,6 +12,7 @@ was computed with, for each task its metric, mean and number of documents, and l
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import math
@@ -18,6 +20,7 @@ import os
 import random
 import shutil
 import time
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -45,20 +48,21 @@ def work(job: Job, events: Events) -> None:
     metrics = {name: _primary_metric(name, task) for name, task in tasks.items()}
     sizes = {name: len(task.eval_docs) for name, task in tasks.items()}
     chosen = choose_documents(sizes, params["documents"], params["seed"])
-    device, dtype = _compute(job.inputs["checkpoint"])
-    events.log(f"evaluating {sum(map(len, chosen.values()))} documents in {dtype} on {device}")
+    _report_progress(events)
     started = time.monotonic()
-    results = lm_eval.simple_evaluate(
-        model=_model(job, events, device, dtype),
-        tasks=[tasks[name] for name in chosen],
-        samples=chosen,
-        num_fewshot=params["num_fewshot"],
-        apply_chat_template=params["apply_chat_template"],
-        system_instruction=params["system_prompt"],
-        task_manager=manager,
-        log_samples=True,
-        bootstrap_iters=0,
-    )
+    with _model(job, events, tasks) as (model, compute):
+        events.log(f"evaluating {sum(map(len, chosen.values()))} documents by {compute}")
+        results = lm_eval.simple_evaluate(
+            model=model,
+            tasks=[tasks[name] for name in chosen],
+            samples=chosen,
+            num_fewshot=params["num_fewshot"],
+            apply_chat_template=params["apply_chat_template"],
+            system_instruction=params["system_prompt"],
+            task_manager=manager,
+            log_samples=True,
+            bootstrap_iters=0,
+        )
     if results is None:
         raise RuntimeError("lm-eval gave no results")
     lines = [line for name in chosen for line in _lines(name, metrics[name], results["samples"][name])]
@@ -70,7 +74,7 @@ def work(job: Job, events: Events) -> None:
             "transformers": transformers.__version__,
             "torch": torch.__version__,
         },
-        "compute": {"device": device, "dtype": dtype},
+        "compute": compute,
         "tasks": {name: _task_summary([line for line in lines if line["task"] == name]) for name in sorted(chosen)},
         "lm_eval": {part: results[part] for part in LM_EVAL_PARTS},
     }
@@ -168,9 +172,62 @@ def _name(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _model(job: Job, events: Events, device: str, dtype: str) -> Any:
-    """lm-eval's transformers model, telling how far it is."""
+@contextlib.contextmanager
+def _model(job: Job, events: Events, tasks: dict[str, Any]) -> Generator[tuple[Any, dict[str, str]]]:
+    """lm-eval's model and what it computes with: transformers here, or a server started for as long as it is needed."""
+    checkpoint = job.inputs["checkpoint"]
+    if command := job.params.get("server"):
+        with _served(job, events, tasks, command) as model:
+            yield model, {"server": command[0]}
+        return
     from lm_eval.models import huggingface
+
+    device, dtype = _compute(checkpoint)
+    model = huggingface.HFLM(
+        pretrained=str(checkpoint),
+        device=device,
+        dtype=dtype,
+        softmax_dtype="float32",  # bfloat16 has 8 bits: likelihoods of whole sentences would tie
+        batch_size=job.params["batch_size"],
+    )
+    yield model, {"device": device, "dtype": dtype}
+
+
+@contextlib.contextmanager
+def _served(job: Job, events: Events, tasks: dict[str, Any], command: list[str]) -> Generator[Any]:
+    import openai_server
+    from lm_eval.models import openai_completions
+
+    folders = {f"{{{name}}}": str(path) for name, path in job.inputs.items()}
+    words = [_filled(word, folders) for word in command]
+    with openai_server.served(words, job.scratch / "server.log", events) as (base, name):
+        scored = [task_name for task_name, task in tasks.items() if task.OUTPUT_TYPE != "generate_until"]
+        if scored and not openai_server.scores_prompts(base, name):
+            raise Refusal(
+                f"evaluation.tasks: {', '.join(scored)} compare likelihoods, and {command[0]} gives no "
+                "log-probabilities of the prompt",
+                "Name tasks that are answered in words (generate_until, such as gsm8k) for this target",
+            )
+        yield openai_completions.LocalCompletionsAPI(
+            model=name,
+            base_url=f"{base}/completions",
+            tokenizer=str(job.inputs["checkpoint"]),
+            tokenizer_backend="huggingface",
+            batch_size=1,
+            num_concurrent=job.params["batch_size"],
+            max_retries=2,
+        )
+
+
+def _filled(word: str, folders: dict[str, str]) -> str:
+    for name, folder in folders.items():
+        word = word.replace(name, folder)
+    return word
+
+
+def _report_progress(events: Events) -> None:
+    """lm-eval shows its progress with tqdm; tell it in events."""
+    from lm_eval.models import api_models, huggingface
 
     class Reporting(huggingface.tqdm):
         def update(self, n: float | None = 1) -> bool | None:
@@ -179,14 +236,7 @@ def _model(job: Job, events: Events, device: str, dtype: str) -> Any:
                 events.progress(self.n, self.total, "requests")
             return result
 
-    huggingface.tqdm = Reporting
-    return huggingface.HFLM(
-        pretrained=str(job.inputs["checkpoint"]),
-        device=device,
-        dtype=dtype,
-        softmax_dtype="float32",  # bfloat16 has 8 bits: likelihoods of whole sentences would tie
-        batch_size=job.params["batch_size"],
-    )
+    huggingface.tqdm = api_models.tqdm = Reporting
 
 
 def _lines(name: str, metric: str, samples: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -69,14 +69,18 @@ def sets(*overrides: str) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def new_bench(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Bench]:
-    shared = tmp_path_factory.mktemp("shared")
+def tool_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Holds the tool environments of the session."""
+    return tmp_path_factory.mktemp("shared")
 
+
+@pytest.fixture(scope="session")
+def new_bench(tool_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Bench]:
     def new() -> Bench:
         home = tmp_path_factory.mktemp("home")
         for name in ("envs", "packages"):
-            (shared / name).mkdir(exist_ok=True)
-            (home / name).symlink_to(shared / name)
+            (tool_home / name).mkdir(exist_ok=True)
+            (home / name).symlink_to(tool_home / name)
         return Bench(home)
 
     return new

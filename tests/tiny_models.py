@@ -1,0 +1,157 @@
+"""Random-weight checkpoints of every shape we care for, a second each: numpy and json, no torch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Family = Literal["llama", "qwen2", "qwen3", "mistral"]
+ARCHITECTURES = {
+    "llama": "LlamaForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "mistral": "MistralForCausalLM",
+}
+LLAMA3_ROPE = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 256,
+}
+
+
+def write_tiny(
+    folder: Path,
+    family: Family = "llama",
+    *,
+    convention: Literal["v4", "v5"] = "v4",
+    tied: bool = False,
+    shards: int = 1,
+    layers: int = 2,
+    hidden: int = 256,
+    heads: int = 4,
+    kv_heads: int = 2,
+    head_dim: int = 64,
+    intermediate: int = 512,
+    vocab: int = 320,
+    rope_theta: float = 500000.0,
+    rope_scaling: dict[str, Any] | None = None,
+    seed: int = 0,
+    **more: Any,
+) -> Path:
+    """A bfloat16 checkpoint in ``folder``. ``more``: fields for its config."""
+    folder.mkdir(parents=True)
+    config: dict[str, Any] = {
+        "architectures": [ARCHITECTURES[family]],
+        "model_type": family,
+        "hidden_size": hidden,
+        "intermediate_size": intermediate,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "head_dim": head_dim,
+        "vocab_size": vocab,
+        "max_position_embeddings": 512,
+        "rms_norm_eps": 1e-6,
+        "hidden_act": "silu",
+        "tie_word_embeddings": tied,
+        "bos_token_id": vocab - 2,
+        "eos_token_id": vocab - 1,
+    }
+    if convention == "v5":
+        config |= {"dtype": "bfloat16"}
+        config["rope_parameters"] = {"rope_theta": rope_theta, "rope_type": "default", **(rope_scaling or {})}
+    else:
+        config |= {"torch_dtype": "bfloat16", "rope_theta": rope_theta, "rope_scaling": rope_scaling}
+    if family == "mistral":
+        config["sliding_window"] = 256
+    (folder / "config.json").write_text(json.dumps(config | more))
+    _write_tokenizer(folder, vocab, convention)
+    tensors = _tensors(family, config, np.random.default_rng(seed))
+    names = list(tensors)
+    files = (
+        ["model.safetensors"]
+        if shards == 1
+        else [f"model-{n + 1:05}-of-{shards:05}.safetensors" for n in range(shards)]
+    )
+    parts = {file: {name: tensors[name] for name in names[n::shards]} for n, file in enumerate(files)}
+    for file, part in parts.items():
+        write_safetensors(folder / file, part)
+    if shards > 1:
+        weight_map = {name: file for file, part in parts.items() for name in part}
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+    return folder
+
+
+def _tensors(family: Family, config: dict[str, Any], rng: np.random.Generator) -> dict[str, NDArray[np.float32]]:
+    hidden, inter, dim = config["hidden_size"], config["intermediate_size"], config["head_dim"]
+    q, kv = config["num_attention_heads"] * dim, config["num_key_value_heads"] * dim
+
+    def matrix(out: int, inp: int) -> NDArray[np.float32]:
+        return (rng.standard_normal((out, inp)) * 0.4 / inp**0.5).astype(np.float32)
+
+    ones = np.ones(hidden, np.float32)
+    tensors = {"model.embed_tokens.weight": matrix(config["vocab_size"], hidden)}
+    for layer in range(config["num_hidden_layers"]):
+        place = f"model.layers.{layer}"
+        for name, out, inp in (("q", q, hidden), ("k", kv, hidden), ("v", kv, hidden), ("o", hidden, q)):
+            tensors[f"{place}.self_attn.{name}_proj.weight"] = matrix(out, inp)
+            if family == "qwen2" and name != "o":
+                tensors[f"{place}.self_attn.{name}_proj.bias"] = matrix(out, 1)[:, 0]
+        if family == "qwen3":
+            tensors |= {f"{place}.self_attn.{name}_norm.weight": np.ones(dim, np.float32) for name in ("q", "k")}
+        for name, out, inp in (("gate", inter, hidden), ("up", inter, hidden), ("down", hidden, inter)):
+            tensors[f"{place}.mlp.{name}_proj.weight"] = matrix(out, inp)
+        tensors |= {f"{place}.{name}_layernorm.weight": ones for name in ("input", "post_attention")}
+    tensors["model.norm.weight"] = ones
+    if not config["tie_word_embeddings"]:
+        tensors["lm_head.weight"] = matrix(config["vocab_size"], hidden)
+    return tensors
+
+
+def write_safetensors(path: Path, tensors: dict[str, NDArray[np.float32]]) -> None:
+    """As bfloat16, rounded to nearest even."""
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    parts: list[bytes] = []
+    place = 0
+    for name, values in tensors.items():
+        bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+        data = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2").tobytes()
+        header[name] = {"dtype": "BF16", "shape": list(values.shape), "data_offsets": [place, place + len(data)]}
+        parts.append(data)
+        place += len(data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(parts))
+
+
+def _write_tokenizer(folder: Path, vocab: int, convention: str) -> None:
+    """Byte-level BPE without merges: one token a byte, and two special ones at the end of the vocabulary."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    letters = [chr(byte) for byte in printable] + [chr(256 + n) for n in range(len(others))]
+    special = [
+        {"id": vocab - 2 + n, "content": word, "single_word": False, "lstrip": False, "rstrip": False,
+         "normalized": False, "special": True}
+        for n, word in enumerate(("<|bos|>", "<|eos|>"))
+    ]  # fmt: skip
+    tokenizer = {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": special, "normalizer": None,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "post_processor": None,
+        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "model": {
+            "type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
+            "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
+            "vocab": {letter: n for n, letter in enumerate(letters)}, "merges": [],
+        },
+    }  # fmt: skip
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    kind = "TokenizersBackend" if convention == "v5" else "PreTrainedTokenizerFast"
+    settings = {"tokenizer_class": kind, "bos_token": "<|bos|>", "eos_token": "<|eos|>", "model_max_length": 512}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
