@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Family = Literal["llama", "qwen2", "qwen3", "mistral"]
+Dtype = Literal["bfloat16", "float16", "float32"]
 ARCHITECTURES = {
     "llama": "LlamaForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
@@ -23,6 +24,8 @@ LLAMA3_ROPE = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 256,
 }
+MERGES = (("t", "h"), ("th", "e"), ("i", "n"), ("a", "n"), ("Ġ", "the"))
+NAMES = {"bfloat16": "BF16", "float16": "F16", "float32": "F32"}
 
 
 def write_tiny(
@@ -30,13 +33,14 @@ def write_tiny(
     family: Family = "llama",
     *,
     convention: Literal["v4", "v5"] = "v4",
+    dtype: Dtype = "bfloat16",
     tied: bool = False,
     shards: int = 1,
     layers: int = 2,
     hidden: int = 256,
     heads: int = 4,
     kv_heads: int = 2,
-    head_dim: int = 64,
+    head_dim: int | None = None,
     intermediate: int = 512,
     vocab: int = 320,
     rope_theta: float = 500000.0,
@@ -44,7 +48,7 @@ def write_tiny(
     seed: int = 0,
     **more: Any,
 ) -> Path:
-    """A bfloat16 checkpoint in ``folder``. ``more``: fields for its config."""
+    """A checkpoint in ``folder``. ``head_dim`` is ``hidden / heads`` unless given; ``more``: fields for its config."""
     folder.mkdir(parents=True)
     config: dict[str, Any] = {
         "architectures": [ARCHITECTURES[family]],
@@ -54,7 +58,7 @@ def write_tiny(
         "num_hidden_layers": layers,
         "num_attention_heads": heads,
         "num_key_value_heads": kv_heads,
-        "head_dim": head_dim,
+        "head_dim": head_dim or hidden // heads,
         "vocab_size": vocab,
         "max_position_embeddings": 512,
         "rms_norm_eps": 1e-6,
@@ -64,13 +68,15 @@ def write_tiny(
         "eos_token_id": vocab - 1,
     }
     if convention == "v5":
-        config |= {"dtype": "bfloat16"}
+        config |= {"dtype": dtype}
         config["rope_parameters"] = {"rope_theta": rope_theta, "rope_type": "default", **(rope_scaling or {})}
     else:
-        config |= {"torch_dtype": "bfloat16", "rope_theta": rope_theta, "rope_scaling": rope_scaling}
+        config |= {"torch_dtype": dtype, "rope_theta": rope_theta, "rope_scaling": rope_scaling}
     if family == "mistral":
         config["sliding_window"] = 256
     (folder / "config.json").write_text(json.dumps(config | more))
+    ids = {"bos_token_id": vocab - 2, "eos_token_id": vocab - 1}
+    (folder / "generation_config.json").write_text(json.dumps({"_from_model_config": True, **ids}))
     _write_tokenizer(folder, vocab, convention)
     tensors = _tensors(family, config, np.random.default_rng(seed))
     names = list(tensors)
@@ -81,7 +87,7 @@ def write_tiny(
     )
     parts = {file: {name: tensors[name] for name in names[n::shards]} for n, file in enumerate(files)}
     for file, part in parts.items():
-        write_safetensors(folder / file, part)
+        write_safetensors(folder / file, part, dtype)
     if shards > 1:
         weight_map = {name: file for file, part in parts.items() for name in part}
         (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
@@ -95,7 +101,9 @@ def _tensors(family: Family, config: dict[str, Any], rng: np.random.Generator) -
     def matrix(out: int, inp: int) -> NDArray[np.float32]:
         return (rng.standard_normal((out, inp)) * 0.4 / inp**0.5).astype(np.float32)
 
-    ones = np.ones(hidden, np.float32)
+    def norm(size: int) -> NDArray[np.float32]:
+        return (1 + 0.1 * rng.standard_normal(size)).astype(np.float32)
+
     tensors = {"model.embed_tokens.weight": matrix(config["vocab_size"], hidden)}
     for layer in range(config["num_hidden_layers"]):
         place = f"model.layers.{layer}"
@@ -104,25 +112,23 @@ def _tensors(family: Family, config: dict[str, Any], rng: np.random.Generator) -
             if family == "qwen2" and name != "o":
                 tensors[f"{place}.self_attn.{name}_proj.bias"] = matrix(out, 1)[:, 0]
         if family == "qwen3":
-            tensors |= {f"{place}.self_attn.{name}_norm.weight": np.ones(dim, np.float32) for name in ("q", "k")}
+            tensors |= {f"{place}.self_attn.{name}_norm.weight": norm(dim) for name in ("q", "k")}
         for name, out, inp in (("gate", inter, hidden), ("up", inter, hidden), ("down", hidden, inter)):
             tensors[f"{place}.mlp.{name}_proj.weight"] = matrix(out, inp)
-        tensors |= {f"{place}.{name}_layernorm.weight": ones for name in ("input", "post_attention")}
-    tensors["model.norm.weight"] = ones
+        tensors |= {f"{place}.{name}_layernorm.weight": norm(hidden) for name in ("input", "post_attention")}
+    tensors["model.norm.weight"] = norm(hidden)
     if not config["tie_word_embeddings"]:
         tensors["lm_head.weight"] = matrix(config["vocab_size"], hidden)
     return tensors
 
 
-def write_safetensors(path: Path, tensors: dict[str, NDArray[np.float32]]) -> None:
-    """As bfloat16, rounded to nearest even."""
+def write_safetensors(path: Path, tensors: dict[str, NDArray[np.float32]], dtype: Dtype = "bfloat16") -> None:
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     parts: list[bytes] = []
     place = 0
     for name, values in tensors.items():
-        bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
-        data = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2").tobytes()
-        header[name] = {"dtype": "BF16", "shape": list(values.shape), "data_offsets": [place, place + len(data)]}
+        data = _pack(values, dtype)
+        header[name] = {"dtype": NAMES[dtype], "shape": list(values.shape), "data_offsets": [place, place + len(data)]}
         parts.append(data)
         place += len(data)
     text = json.dumps(header).encode()
@@ -130,15 +136,60 @@ def write_safetensors(path: Path, tensors: dict[str, NDArray[np.float32]]) -> No
     path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(parts))
 
 
+def read_safetensors(path: Path) -> dict[str, NDArray[Any]]:
+    """Every tensor of a file: floats of any width as float32, integers as they are."""
+    raw = path.read_bytes()
+    start = 8 + int.from_bytes(raw[:8], "little")
+    header: dict[str, Any] = json.loads(raw[8:start])
+    header.pop("__metadata__", None)
+    found: dict[str, NDArray[Any]] = {}
+    for name, entry in header.items():
+        begin, end = (start + offset for offset in entry["data_offsets"])
+        found[name] = _unpack(raw[begin:end], entry["dtype"]).reshape(entry["shape"])
+    return found
+
+
+def _pack(values: NDArray[np.float32], dtype: Dtype) -> bytes:
+    if dtype != "bfloat16":
+        return values.astype("<f2" if dtype == "float16" else "<f4").tobytes()
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2").tobytes()  # rounded to nearest even
+
+
+def _unpack(raw: bytes, dtype: str) -> NDArray[Any]:
+    match dtype:
+        case "BF16":
+            return (np.frombuffer(raw, "<u2").astype(np.uint32) << 16).view(np.float32)
+        case "F16" | "F32":
+            return np.frombuffer(raw, "<f2" if dtype == "F16" else "<f4").astype(np.float32)
+        case "F8_E4M3":
+            return np.array([_e4m3(byte) for byte in range(256)], np.float32)[np.frombuffer(raw, "u1")]
+        case _:
+            return np.frombuffer(raw, {"I8": "i1", "U8": "u1", "I32": "<i4"}[dtype])
+
+
+def _e4m3(byte: int) -> float:
+    exponent, mantissa = byte >> 3 & 15, byte & 7
+    if exponent == 15 and mantissa == 7:
+        return float("nan")
+    size = mantissa * 2.0**-9 if exponent == 0 else (8 + mantissa) * 2.0 ** (exponent - 10)
+    return -size if byte > 127 else size
+
+
 def _write_tokenizer(folder: Path, vocab: int, convention: str) -> None:
-    """Byte-level BPE without merges: one token a byte, and two special ones at the end of the vocabulary."""
+    """Byte-level BPE: one token a byte, a few merges, and two special ones at the end of the vocabulary.
+
+    The special ones stand in the model's vocabulary too: left out, they would be numbered after its last entry.
+    """
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
     letters = [chr(byte) for byte in printable] + [chr(256 + n) for n in range(len(others))]
+    words = [*letters, *("".join(pair) for pair in MERGES)]
+    ids = {word: n for n, word in enumerate(words)} | {"<|bos|>": vocab - 2, "<|eos|>": vocab - 1}
     special = [
-        {"id": vocab - 2 + n, "content": word, "single_word": False, "lstrip": False, "rstrip": False,
+        {"id": ids[word], "content": word, "single_word": False, "lstrip": False, "rstrip": False,
          "normalized": False, "special": True}
-        for n, word in enumerate(("<|bos|>", "<|eos|>"))
+        for word in ("<|bos|>", "<|eos|>")
     ]  # fmt: skip
     tokenizer = {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": special, "normalizer": None,
@@ -148,7 +199,7 @@ def _write_tokenizer(folder: Path, vocab: int, convention: str) -> None:
         "model": {
             "type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
             "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
-            "vocab": {letter: n for n, letter in enumerate(letters)}, "merges": [],
+            "vocab": ids, "merges": [" ".join(pair) for pair in MERGES],
         },
     }  # fmt: skip
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))

@@ -1,9 +1,9 @@
 """Quantize with ModelOpt and write TensorRT-LLM's checkpoint: ``config.json`` and one file a rank.
 
 Params: ``scheme`` (:data:`CONFIGS`), ``kv_cache`` (null or ``fp8``), ``dtype`` of what is not quantized,
-``tensor_parallel``, ``pipeline_parallel``, ``group_size`` (awq). Inputs: ``checkpoint``, saved by transformers 4 or 5;
-``calibration`` (builders/workers/calibration.py) for schemes that observe activations.
-Output: a TensorRT-LLM checkpoint.
+``tensor_parallel``, ``pipeline_parallel``, ``group_size`` (awq, 128 unless given). Inputs: ``checkpoint``, saved by
+transformers 4 or 5; ``calibration`` (builders/workers/calibration.py) for what observes activations: every scheme but
+:data:`DATA_FREE`, and the cache. Output: a TensorRT-LLM checkpoint.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ CONFIGS = {
     "w4a8-awq": "W4A8_AWQ_BETA_CFG",
 }
 """Scheme → ModelOpt's configuration."""
+DATA_FREE = ("none", "fp8", "int8-weight-only")
+GROUPED = ("awq", "w4a8-awq")
+GROUP_SIZE = 128
+"""Inputs that share a scale, in ModelOpt's own configurations."""
 DECODERS = {
     "LlamaForCausalLM": "llama",
     "MistralForCausalLM": "llama",
@@ -43,12 +47,59 @@ def work(job: Job, events: Events) -> None:
     torch.manual_seed(0)
     params = job.params
     folder = transformers_4_view(job.inputs["checkpoint"], job.scratch / "checkpoint")
-    model, architecture = _load(folder)
+    original = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    architecture = str((original.get("architectures") or ["?"])[0])
+    check(params, original, calibrated="calibration" in job.inputs)
+    model = _load(folder)
     if config := _quantization(params["scheme"], params["kv_cache"], params.get("group_size")):
         _quantize(model, config, job, events)
     events.log("writing the checkpoint")
     _export(model, DECODERS[architecture], job)
-    _complete(job.output, folder, architecture, events)
+    _complete(job.output, original, architecture, events)
+
+
+def check(params: dict[str, Any], original: dict[str, Any], *, calibrated: bool) -> None:
+    """Refuse what ModelOpt would fail on only after the calibration, or (an FP8 cache without data) not at all."""
+    scheme, kv_cache, dtype = params["scheme"], params["kv_cache"], params["dtype"]
+    architecture = str((original.get("architectures") or ["?"])[0])
+    if architecture not in DECODERS:
+        raise Refusal(f"source: a {architecture} has no TensorRT-LLM export here", f"Known: {', '.join(DECODERS)}")
+    if scheme not in CONFIGS:
+        raise Refusal(f"scheme: {scheme!r} is none of ModelOpt's here", f"Known: {', '.join(CONFIGS)}")
+    if kv_cache not in (None, "fp8"):
+        raise Refusal(f"kv_cache: {kv_cache!r} is not known here", "Known: fp8, or none at all")
+    if dtype not in ("bfloat16", "float16"):
+        raise Refusal(f"dtype: TensorRT-LLM does not compute in {dtype!r}", "Known: bfloat16, float16")
+    if (scheme not in DATA_FREE or kv_cache) and not calibrated:
+        what = f"scheme {scheme}" if scheme not in DATA_FREE else f"kv_cache {kv_cache}"
+        raise Refusal(f"calibration: {what} observes activations and was given no samples", "Give calibration data")
+    _check_split(params, original)
+
+
+def _check_split(params: dict[str, Any], original: dict[str, Any]) -> None:
+    tp, pp = int(params["tensor_parallel"]), int(params["pipeline_parallel"])
+    heads, hidden = int(original["num_attention_heads"]), int(original["hidden_size"])
+    kv_heads, inter = int(original.get("num_key_value_heads") or heads), int(original["intermediate_size"])
+    layers = int(original["num_hidden_layers"])
+    for name, size in (("attention heads", heads), ("MLP features", inter)):
+        if tp < 1 or size % tp:
+            raise Refusal(f"tensor_parallel: {tp} does not divide the {size} {name}", "Choose one that does")
+    if kv_heads % tp and tp % kv_heads:
+        raise Refusal(f"tensor_parallel: {tp} neither divides {kv_heads} key-value heads nor is a multiple of them")
+    if pp < 1 or layers % pp:
+        raise Refusal(f"pipeline_parallel: {pp} does not divide the {layers} layers", "Choose one that does")
+    if params["scheme"] not in GROUPED:
+        return
+    group = int(params.get("group_size") or GROUP_SIZE) if params["scheme"] == "awq" else GROUP_SIZE
+    attended = heads * int(original.get("head_dim") or hidden // heads)
+    widths = (hidden, attended, inter)
+    for inputs in widths:
+        if inputs % (tp * group):  # ModelOpt asks it of layers split by output too
+            fitting = [str(size) for size in (128, 64, 32, 16) if not any(n % (tp * size) for n in widths)]
+            raise Refusal(
+                f"group_size: {group} does not divide {inputs} inputs over {tp} ranks ({inputs / tp:g} each)",
+                f"Sizes that do: {', '.join(fitting)}" if fitting and params["scheme"] == "awq" else "Use fewer ranks",
+            )
 
 
 def transformers_4_view(source: Path, view: Path) -> Path:
@@ -78,25 +129,29 @@ def transformers_4_view(source: Path, view: Path) -> Path:
     return view
 
 
-def _load(folder: Path) -> tuple[Any, str]:
+def _load(folder: Path) -> Any:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    architecture = str((AutoConfig.from_pretrained(folder).architectures or ["?"])[0])
-    if architecture not in DECODERS:
-        raise Refusal(f"source: a {architecture} has no TensorRT-LLM export here", f"Known: {', '.join(DECODERS)}")
-    gpu = torch.cuda.is_available()
-    able = torch.cpu.get_capabilities()
-    native = gpu or any(able.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16"))
-    model = AutoModelForCausalLM.from_pretrained(folder, torch_dtype=torch.bfloat16 if native else torch.float32)
-    return (model.cuda() if gpu else model).eval(), architecture
+    written = AutoConfig.from_pretrained(folder).torch_dtype or torch.bfloat16
+    model = AutoModelForCausalLM.from_pretrained(folder, torch_dtype=_compute_dtype(written))
+    return (model.cuda() if torch.cuda.is_available() else model).eval()
+
+
+def _compute_dtype(written: Any) -> Any:
+    """The source's own type where the hardware multiplies matrices in it, else 32 bits: never one that rounds it."""
+    import torch
+
+    if torch.cuda.is_available():
+        return written
+    has = torch.cpu.get_capabilities()
+    native = written == torch.bfloat16 and (has.get("avx512_bf16") or has.get("amx_bf16"))
+    return written if native else torch.float32
 
 
 def _quantization(scheme: str, kv_cache: str | None, group_size: int | None) -> dict[str, Any] | None:
     import modelopt.torch.quantization as mtq
 
-    if scheme not in CONFIGS:
-        raise Refusal(f"scheme: {scheme!r} is none of ModelOpt's here", f"Known: {', '.join(CONFIGS)}")
     name = CONFIGS[scheme]
     config = copy.deepcopy(getattr(mtq, name)) if name else None
     if kv_cache:
@@ -150,10 +205,9 @@ def _export(model: Any, decoder: str, job: Job) -> None:
         raise RuntimeError("ModelOpt's export wrote nothing; its warning above says why")
 
 
-def _complete(output: Path, source: Path, architecture: str, events: Events) -> None:
+def _complete(output: Path, original: dict[str, Any], architecture: str, events: Events) -> None:
     """Fields that TensorRT-LLM needs and ModelOpt leaves out."""
     config = json.loads((output / "config.json").read_text(encoding="utf-8"))
-    original = json.loads((source / "config.json").read_text(encoding="utf-8"))
     wanted = {
         "qwen_type": QWEN_TYPES.get(architecture),
         "rotary_base": original.get("rope_theta"),
