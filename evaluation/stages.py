@@ -23,9 +23,12 @@ ORIGINAL = "original"
 
 
 def evaluation_stages(
-    recipe: Recipe, cards: Sequence[TargetCard], source: ResolvedSource, home: Path
+    recipe: Recipe, cards: Sequence[TargetCard], source: ResolvedSource, home: Path, made: Sequence[Stage]
 ) -> tuple[Stage, ...]:
-    """Evaluate the original once and every line, judge, and assemble releases; in topological order."""
+    """Evaluate the original once and every line, judge, and assemble releases; in topological order.
+
+    ``made``: the builders' stages, which these follow.
+    """
     stages: list[Stage] = []
     inputs: dict[str, str] = {}
     if embedded := [name for name in recipe.evaluation.tasks if name in EMBEDDED]:
@@ -52,14 +55,14 @@ def evaluation_stages(
         stages += [
             _evaluate_stage(name, f"quantize:{name}", (f"integrity:{name}",), inputs, recipe, home),
             _gate_stage(name, name, recipe),
-            _release_stage(name, recipe, cards, source, stages),
+            _release_stage(name, recipe, cards, source, [*made, *stages]),
         ]
     for line in engines:
         if has_server:
             stages += [_evaluate_engine_stage(line, inputs, recipe, home), _gate_stage(line.name, line.variant, recipe)]
         else:
             stages.append(_not_run_stage(line, recipe))
-        stages.append(_engine_release_stage(line, recipe, source, stages, evaluated=has_server))
+        stages.append(_engine_release_stage(line, recipe, source, [*made, *stages], evaluated=has_server))
     return tuple(stages)
 
 
@@ -143,7 +146,7 @@ def _release_stage(
         inputs["calibration"] = "calibration"
     served_by = [card for card in cards_of(variant, cards) if card.runtime != "engine"]
     params: dict[str, JsonValue] = {
-        **_claims(name, recipe, source, before),
+        **_claims(name, name, recipe, source, before),
         "tool": getattr(variant, "tool", "none"),
         "targets": [card.name for card in served_by],
         "tensor_parallel": max(card.tensor_parallel for card in served_by),
@@ -173,7 +176,7 @@ def _engine_release_stage(
     if needs_calibration(variant) and by_modelopt:
         inputs["calibration"] = "calibration"
     params: dict[str, JsonValue] = {
-        **_claims(line.variant, recipe, source, before),
+        **_claims(line.variant, line.name, recipe, source, before),
         "line": line.name,
         "tool": "modelopt" if by_modelopt else "tensorrt-llm",
         "targets": [line.card.name],
@@ -184,11 +187,14 @@ def _engine_release_stage(
     )
 
 
-def _claims(variant: str, recipe: Recipe, source: ResolvedSource, before: list[Stage]) -> dict[str, JsonValue]:
+def _claims(
+    variant: str, line: str, recipe: Recipe, source: ResolvedSource, before: list[Stage]
+) -> dict[str, JsonValue]:
     """What every release says of its making."""
+    took_part = [stage for stage in before if stage.name.partition(":")[2] in ("", line, ORIGINAL)]
     return {
         "variant": variant,
         "recipe": recipe.model_dump(mode="json", exclude={"publication"}),
         "source": {"kind": source.kind, **source.params},
-        "toolchains": {stage.toolchain: stage.pins for stage in before if stage.toolchain},
+        "toolchains": {stage.toolchain: stage.pins for stage in took_part if stage.toolchain},
     }

@@ -97,7 +97,7 @@ def plan(recipe: Path, overrides: tuple[str, ...], registry: str | None, home: H
 
     planned = make_plan(recipe, overrides, home, registry)
     if not as_json:
-        print_plan(planned)
+        print_plan(planned, home.store)
         return
     stages = [
         {"name": stage.name, "key": stage.key, "status": stage.status}
@@ -125,11 +125,14 @@ def build(recipe: Path, overrides: tuple[str, ...], registry: str | None, home: 
     """Build, judge and publish every variant of a recipe. Exits 1 if one is not published."""
     from artifacts.storage import open_storage
     from artifacts.store import Store
-    from flows.plan import make_plan
+    from flows.plan import make_plan, problem_with_disk
     from flows.result import collect
     from flows.show import print_build
+    from recipes.errors import BadRequest
 
     planned = make_plan(recipe, overrides, home, registry)
+    if problem := problem_with_disk(planned, home.store):
+        raise BadRequest(problem)
     if planned.todo:
         open_storage(planned.registry).check()
         from flows.local import run_here

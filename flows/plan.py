@@ -112,8 +112,6 @@ def make_plan(recipe_path: Path, overrides: tuple[str, ...], home: Home, registr
         raise BadRequest(problems)
     url = registry or recipe.publication.registry or home.registry_url
     stages = plan_stages(recipe, cards, source, home, url)
-    if problem := _disk_problem(stages, home.store):
-        raise BadRequest(problem)
     notes = [
         f"{name} on {card.name}: {finding.why}"
         for name, variant in recipe.variants.items()
@@ -154,7 +152,8 @@ def plan_stages(
     recipe: Recipe, cards: Sequence[TargetCard], source: ResolvedSource, home: Home, registry: str
 ) -> tuple[PlannedStage, ...]:
     """Every stage of the build with its key and status, from what the store and the registry hold now."""
-    stages = builder_stages(recipe, cards, source, home.root) + evaluation_stages(recipe, cards, source, home.root)
+    made = builder_stages(recipe, cards, source, home.root)
+    stages = made + evaluation_stages(recipe, cards, source, home.root, made)
     stages += tuple(publish_stage(line.name, registry) for line in lines_of(recipe, cards))
     store, keys = Store(home.store), keys_of(stages)
     digests: dict[str, str] = {}
@@ -245,8 +244,9 @@ def _task_problems(recipe: Recipe) -> list[Problem]:
     ]
 
 
-def _disk_problem(stages: tuple[PlannedStage, ...], store: Path) -> Problem | None:
-    needed = sum(stage.estimate.output_bytes for stage in stages if stage.estimate)
+def problem_with_disk(plan: Plan, store: Path) -> Problem | None:
+    """A build needs the room here and now; a plan may be for another machine."""
+    needed = sum(stage.estimate.output_bytes for stage in plan.stages if stage.estimate)
     free = shutil.disk_usage(store).free
     if needed <= free:
         return None
@@ -280,6 +280,7 @@ __all__ = [
     "make_plan",
     "memory_note",
     "plan_stages",
+    "problem_with_disk",
     "publish_stage",
     "stopped_by",
 ]

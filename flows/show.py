@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from artifacts.registry import Registry
 from artifacts.release import Release
 from builders.estimates import in_words
-from flows.plan import Plan, memory_note
+from flows.plan import Plan, memory_note, problem_with_disk
 from flows.result import BuildResult, LineResult
 
 
-def print_plan(plan: Plan) -> None:
+def print_plan(plan: Plan, store: Path) -> None:
     rows: list[tuple[str, ...]] = [("STATUS", "STAGE", "KEY", "WRITES", "MEMORY")]
     for stage in plan.stages:
         estimate = stage.estimate
@@ -26,7 +28,8 @@ def print_plan(plan: Plan) -> None:
     )
     for name, command in plan.commands.items():
         click.echo(f"\n{name}\n  {command}")
-    for note in (*plan.notes, memory_note(plan)):
+    disk = problem_with_disk(plan, store)
+    for note in (*plan.notes, memory_note(plan), str(disk) if disk else ""):
         if note:
             click.echo(f"note: {note}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
-from builders.trtllm.options import REPLACED, Option, OptionValue, Table, table_for, tables
+from builders.trtllm.options import ELSEWHERE, REPLACED, Option, OptionValue, Table, table_for, tables
 from recipes.errors import BadRequest, Problem, nearest
 
 OWN = ("checkpoint_dir", "output_dir", "model_config", "build_config")
@@ -68,6 +68,8 @@ def _translate(
 ) -> str:
     """Put an option that this release no longer has into today's terms. Returns the note on it."""
     old = _newest_with(name)
+    if old is None and name in ELSEWHERE:
+        return f"--{name}: dropped, it belongs to another script of TensorRT-LLM; instead: {ELSEWHERE[name]}"
     if old is None:
         every = {option for table in tables().values() for option in table.options}
         raise BadRequest(

@@ -75,6 +75,22 @@ REPLACED = {
     "lookup_plugin": "nothing",
 }
 """Options that a release took away → what does their work now."""
+ELSEWHERE = {
+    "use_gemm_plugin": "gemm_plugin",
+    "use_gpt_attention_plugin": "gpt_attention_plugin",
+    "enable_context_fmha": "context_fmha",
+    "use_inflight_batching": "nothing: packed input and a paged KV cache, the defaults, are what it needs",
+    "world_size": "a target with so many GPUs (CARDxN:engine)",
+    "use_weight_only": "scheme: int8-weight-only",
+    "use_smooth_quant": "scheme: int8",
+    "int8_kv_cache": "the variant's kv_cache",
+    "fp8_kv_cache": "the variant's kv_cache",
+    "enable_fp8": "scheme: fp8-static",
+    "dtype": "engine.dtype",
+    "model_dir": "source",
+    "quant_ckpt_path": "a quantized source with scheme: none",
+}
+"""Flags of the example scripts that built engines before ``trtllm-build`` did → what does their work now."""
 
 
 @cache
@@ -155,6 +171,8 @@ def in_words(program: str, arguments: list[str]) -> str:
 def _unknown(name: str, version: str, table: Table, where: str) -> Problem:
     releases = list(tables().values())
     had = [release.release for release in releases if release.find(name)]
+    if not had and name in ELSEWHERE:
+        return Problem(where, f"{name!r} belongs to another script of TensorRT-LLM", ELSEWHERE[name])
     if not had:
         return Problem(
             where, f"unknown option {name!r}", f"one of trtllm-build {version}'s", nearest(name, table.options)

@@ -37,18 +37,18 @@ def problems_with_engines(recipe: Recipe, cards: Iterable[TargetCard], facts: Mo
 
 
 def _groups(line: EngineLine, recipe: Recipe, facts: ModelFacts) -> list[Problem]:
-    """AWQ scales are laid out in groups along the input, and no rank may hold part of a group."""
+    """AWQ scales are laid out in groups along the input. ModelOpt wants whole groups on every rank of every layer, of
+    those split by output too."""
     variant, tp = recipe.variants[line.variant], line.card.tensor_parallel
     if not isinstance(variant, Awq | W4A8Awq):
         return []
     size = variant.group_size if isinstance(variant, Awq) else GROUP
     for linear in facts.linears:
-        share = linear.in_features // tp if linear.row_parallel else linear.in_features
-        if share % size:
+        if linear.in_features % (tp * size):
             return [
                 Problem(
                     f"variants.{line.variant} on {line.card.name}",
-                    f"groups of {size} do not divide the {share} inputs of {linear.name} on a rank",
+                    f"groups of {size} do not divide the {linear.in_features} inputs of {linear.name} over {tp} ranks",
                     "a smaller tensor_parallel, or a scheme without groups (fp8, int8)",
                 )
             ]

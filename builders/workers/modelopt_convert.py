@@ -41,15 +41,15 @@ QWEN_TYPES = {"Qwen2ForCausalLM": "qwen2", "Qwen3ForCausalLM": "qwen3"}
 
 
 def work(job: Job, events: Events) -> None:
-    import torch
-
-    torch.set_num_threads(job.threads)
-    torch.manual_seed(0)
     params = job.params
     folder = transformers_4_view(job.inputs["checkpoint"], job.scratch / "checkpoint")
     original = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     architecture = str((original.get("architectures") or ["?"])[0])
     check(params, original, calibrated="calibration" in job.inputs)
+    import torch
+
+    torch.set_num_threads(job.threads)
+    torch.manual_seed(0)
     model = _load(folder)
     if config := _quantization(params["scheme"], params["kv_cache"], params.get("group_size")):
         _quantize(model, config, job, events)
