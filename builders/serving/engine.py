@@ -32,11 +32,13 @@ def write(job: Job) -> None:
         for name in ("max_batch_size", "max_num_tokens", "max_seq_len", "max_input_len")
     }
     eos, pad = _special_tokens(job.inputs["checkpoint"])
+    window = _sliding_window(job.inputs["checkpoint"])
     options = TritonOptions(
         max_batch_size=min(serving.max_batch_size or limits["max_batch_size"], limits["max_batch_size"]),
         max_beam_width=int(built.get("max_beam_width") or 1),
         kv_cache_free_gpu_mem_fraction=serving.gpu_memory_utilization,
         enable_kv_cache_reuse=serving.prefix_caching,
+        max_attention_window_size=window,
         ranks=tp * pp,
         eos_token_id=eos,
         pad_token_id=pad,
@@ -57,7 +59,9 @@ def write(job: Job) -> None:
         ),
         encoding="utf-8",
     )
-    (folder / OPTIONS_FILE).write_text(trtllm_options(serving, backend="tensorrt"), encoding="utf-8")
+    (folder / OPTIONS_FILE).write_text(
+        trtllm_options(serving, backend="tensorrt", attention_window=window), encoding="utf-8"
+    )
     (folder / "triton.sh").write_text(triton_script(tp * pp), encoding="utf-8")
 
 
@@ -82,6 +86,12 @@ def _special_tokens(checkpoint: Path) -> tuple[int, int]:
             merged |= {key: value for key, value in values.items() if value is not None}
     eos = _first(merged.get("eos_token_id"), 2)
     return eos, _first(merged.get("pad_token_id"), eos)
+
+
+def _sliding_window(checkpoint: Path) -> int | None:
+    """Mistral's is on whenever it is given, Qwen's when ``use_sliding_window`` says so."""
+    config = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
+    return config.get("sliding_window") if config.get("use_sliding_window", True) else None
 
 
 def _first(value: int | list[int] | None, default: int) -> int:

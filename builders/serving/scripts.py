@@ -77,12 +77,17 @@ def backend_option(backend: Literal["tensorrt", "pytorch"], version: str) -> lis
     return ["--backend", "tensorrt" if release[:2] >= FIRST_NAMED_TENSORRT else "trt"]
 
 
-def trtllm_options(serving: Serving, *, backend: Literal["tensorrt", "pytorch"]) -> str:
-    """The file for ``--extra_llm_api_options``."""
+def trtllm_options(
+    serving: Serving, *, backend: Literal["tensorrt", "pytorch"], attention_window: int | None = None
+) -> str:
+    """The file for ``--extra_llm_api_options``. ``attention_window``: tokens that attention looks back, which an engine
+    of a model with a sliding window must be told."""
     cache: dict[str, Any] = {
         "enable_block_reuse": serving.prefix_caching,
         "free_gpu_memory_fraction": serving.gpu_memory_utilization,
     }
+    if attention_window:
+        cache["max_attention_window"] = [attention_window]
     options: dict[str, Any] = {"kv_cache_config": cache}
     if backend == "pytorch":  # an engine's cache type and drafting were settled when it was built
         cache["dtype"] = serving.kv_cache_dtype

@@ -43,6 +43,8 @@ class TritonOptions(Strict):
     """Of the memory that is free beside the engine."""
     enable_kv_cache_reuse: bool = True
     batch_scheduler_policy: Literal["max_utilization", "guaranteed_no_evict"] = "guaranteed_no_evict"
+    max_attention_window_size: int | None = None
+    """Tokens that attention looks back, for models with a sliding window: the engine does not know it."""
     max_queue_delay_microseconds: int = 0
     ranks: int = 1
     eos_token_id: int
@@ -141,6 +143,8 @@ def _configs(options: TritonOptions) -> dict[str, Any]:
 
 def _engine(options: TritonOptions) -> Any:
     """The engine itself: requests join and leave the running batch (in-flight batching)."""
+    size = options.max_attention_window_size
+    window = {"max_attention_window_size": str(size)} if size else {}
     config = _config(
         "tensorrt_llm",
         options,
@@ -155,6 +159,7 @@ def _engine(options: TritonOptions) -> Any:
             "enable_kv_cache_reuse": str(options.enable_kv_cache_reuse).lower(),
             "exclude_input_in_output": "true",
             "FORCE_CPU_ONLY_INPUT_TENSORS": "no",
+            **window,
             "executor_worker_path": EXECUTOR,
         },
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,8 @@ def _rank(
     stage, layers = rank // tp, shape.layers // pp
     quantization: Mapping[str, Any] = config.get("quantization") or {}
     algorithm = quantization.get("quant_algo")
+    if isinstance(config.get("vocab_size"), int):
+        shape = replace(shape, vocab=config["vocab_size"])  # compared with the original's already
     expected = outer(
         shape, tp, first=stage == 0, last=stage == pp - 1, split_table=bool(config.get("use_parallel_embedding"))
     )

@@ -132,6 +132,14 @@ def test_every_scheme(export: Export, tmp_path: Path, scheme: str) -> None:
         assert error < (0.2 if "awq" in scheme else 0.05)
 
 
+def test_a_padded_vocabulary_is_taken_for_what_it_is(export: Export, tmp_path: Path) -> None:
+    """AWQ's kernels want output in 64s: ModelOpt fills the tables up."""
+    source = write_tiny(tmp_path / "source", "llama", vocab=330)
+    output = export(source, "awq")
+    assert json.loads((output / "config.json").read_text())["vocab_size"] == 384
+    assert findings(source, output, "awq", 1) == []
+
+
 def test_heads_wider_than_the_hidden_size_says_and_their_norms(export: Export, tmp_path: Path) -> None:
     source = write_tiny(tmp_path / "source", "qwen3", head_dim=128)
     output = export(source, "none", tp=2)
