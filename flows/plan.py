@@ -99,7 +99,7 @@ def make_plan(recipe_path: Path, overrides: tuple[str, ...], home: Home, registr
     recipe = load_recipe(recipe_path, overrides)
     cards: list[TargetCard] = []
     problems = _task_problems(recipe)
-    for name in recipe.targets:
+    for name in dict.fromkeys(recipe.targets):
         try:
             cards.append(load_card(name))
         except BadRequest as error:

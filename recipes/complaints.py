@@ -49,6 +49,9 @@ def _problem(
             return Problem(where, str(context["error"]), "")
         case "string_pattern_mismatch":
             return Problem(where, seen, f"text that matches {context['pattern']}")
+        case "string_type":
+            quoted = isinstance(detail["input"], int | float)
+            return Problem(where, seen, f'text: "{detail["input"]}", in quotes' if quoted else "text")
         case _:
             return Problem(where, seen, _wanted(detail["msg"]))
 
@@ -112,5 +115,6 @@ def _members(annotation: Any) -> Iterator[Any]:
 def _tags(member: Any) -> tuple[object, ...]:
     if not (isinstance(member, type) and issubclass(member, BaseModel)):
         return ()
-    annotations = [member.model_fields[name].annotation for name in ("kind", "scheme") if name in member.model_fields]
-    return tuple(tag for note in annotations if get_origin(note) is Literal for tag in get_args(note))
+    name = next((name for name in ("kind", "scheme", "method") if name in member.model_fields), None)
+    note = member.model_fields[name].annotation if name else None
+    return get_args(note) if get_origin(note) is Literal else ()

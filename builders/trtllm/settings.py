@@ -180,6 +180,7 @@ def _splits(shape: Attention, card: TargetCard) -> Iterator[Problem]:
     ):
         if number % tp:
             yield Problem(where, f"{tp} does not divide the model's {number} {words}", _divisors(number))
+            return
     if shape.kv_heads % tp and tp % shape.kv_heads:
         yield Problem(
             where, f"{tp} neither divides nor is a multiple of the model's {shape.kv_heads} KV heads", "one that does"
@@ -226,4 +227,5 @@ def _number(given: dict[str, OptionValue], name: str) -> int | None:
 
 
 def _divisors(number: int) -> str:
-    return "one of " + ", ".join(str(d) for d in (1, 2, 4, 8, 16, 32) if number % d == 0)
+    found = [str(d) for d in range(2, 65) if number % d == 0]
+    return f"one of {', '.join(found)}" if found else "1"

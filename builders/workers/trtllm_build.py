@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import gpu_facts
-from worker_api import Events, Job, Refusal, run_worker
+from worker_api import Events, Job, Refusal, ToolFailed, run_worker
 
 ERROR = re.compile(r"\[E\]|\bError\b|\berror:|\bERROR\b|Exception|FAILED|Assertion")
 STEPS = ("Build TensorRT engine", "Total time of building", "Serializing engine", "Engine serialized")
@@ -150,11 +150,9 @@ def _run(command: list[str], events: Events) -> None:
         for pattern, cause, message, hint in KNOWN:
             if match := pattern.search(line):
                 said = message.format(it=match.groupdict().get("it", ""))
-                events.emit("error", cause=cause, message=said, hint=hint)
-                sys.exit(2 if cause == "bad_input" else 1)
+                raise ToolFailed(cause, said, hint)
     last = suspects[-1] if suspects else f"exit status {status}, and its log names no error"
-    events.emit("error", cause="tool", message=f"trtllm-build: {last[-500:]}", hint="")
-    sys.exit(1)
+    raise ToolFailed("tool", f"trtllm-build: {last[-500:]}")
 
 
 def _check_output(job: Job) -> None:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from worker_api import Events, Job, Refusal, run_worker
+from worker_api import Events, Job, Refusal, ToolFailed, run_worker
 
 FOLDER = "ENGINEWORKS_TENSORRT_LLM_FOLDER"
 
@@ -32,9 +32,16 @@ def work(job: Job, events: Events) -> None:
     places = {"{checkpoint}": str(job.inputs["checkpoint"]), "{output}": str(job.output)}
     arguments = [places.get(word, word) for word in job.params["arguments"]]
     events.log(" ".join([script.name, *job.params["arguments"]]))
-    done = subprocess.run([sys.executable, str(script), *arguments], check=False, stdin=subprocess.DEVNULL)
-    if done.returncode != 0:
-        sys.exit(1)  # the last line of its log says why
+    command = [sys.executable, str(script), *arguments]
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
+    last = ""
+    for line in process.stdout or ():
+        print(line, end="", flush=True)  # noqa: T201 - the stage's own log
+        last = line.strip() or last
+    if process.wait() != 0:
+        raise ToolFailed("tool", f"{script.name}: {last[-500:] or f'exit status {process.returncode}'}")
 
 
 if __name__ == "__main__":

@@ -50,6 +50,15 @@ class Refusal(Exception):
         self.hint = hint
 
 
+class ToolFailed(Exception):
+    """The tool ran and failed, and the worker knows why. ``cause`` is one of the words above."""
+
+    def __init__(self, cause: str, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.cause = cause
+        self.hint = hint
+
+
 @dataclass(frozen=True)
 class Job:
     """One unit of work, as the parent wrote it to ``job.json``."""
@@ -102,6 +111,9 @@ def run_worker(work: Callable[[Job, Events], None]) -> None:
     except Refusal as refusal:
         events.emit("error", cause="bad_input", message=str(refusal), hint=refusal.hint)
         _leave(2)
+    except ToolFailed as failed:
+        events.emit("error", cause=failed.cause, message=str(failed), hint=failed.hint)
+        _leave(2 if failed.cause == "bad_input" else 1)
     except BaseException as error:
         traceback.print_exc()
         events.emit("error", cause=_cause_of(error), message=_one_line(error), hint="")

@@ -151,6 +151,44 @@ def test_a_failed_build_says_why(built: Built, tmp_path: Path, log: str, says: s
     assert says in json.loads(done.stdout)["releases"][0]["reason"]
 
 
+def test_three_ranks(built: Built, tmp_path: Path) -> None:
+    bench, _, _ = built
+    done = build(bench, install(tmp_path / "bin", gpus=3), "targets=['h100x3:engine']")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (row,) = json.loads(done.stdout)["releases"]
+    folder = Path(row["location"].removeprefix("file://"))
+    assert {path.name for path in (folder / "engine").glob("rank*")} == {f"rank{n}.engine" for n in range(3)}
+    assert json.loads((folder / "manifest.json").read_text())["engine"]["ranks"] == 3
+    assert "mpirun" in (folder / "serve" / "triton.sh").read_text()
+    assert "--tp_size 3" in (folder / "serve" / "trtllm-serve.sh").read_text()
+    assert "--workers 3" in " ".join(json.loads((folder / "hardware.json").read_text())["command"])
+
+
+def test_the_release_s_own_converter(built: Built, tmp_path: Path) -> None:
+    """Route B: its script is run under TensorRT-LLM's interpreter, and what it wrote is checked like any other."""
+    bench, _, environment = built
+    script = tmp_path / "source" / "examples" / "quantization" / "quantize.py"
+    script.parent.mkdir(parents=True)
+    script.write_text("import sys\nprint('quantizing', sys.argv[1])\nsys.exit('no calibration data to be had')\n")
+    environment = {**environment, "ENGINEWORKS_TENSORRT_LLM_FOLDER": str(tmp_path / "source")}
+    done = build(bench, environment, "engine.route=converter")
+    assert "quantize.py: no calibration data to be had" in done.stdout
+    (converted,) = (
+        path
+        for path in (bench.home / "store" / "artifacts").rglob("config.json")
+        if "mapping" in json.loads(path.read_text())
+    )
+    lines = f"import shutil, sys\nshutil.copytree({str(converted.parent)!r}, sys.argv[4], dirs_exist_ok=True)\n"
+    script.write_text(lines)
+    done = build(bench, environment, "engine.route=converter")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (row,) = json.loads(done.stdout)["releases"]
+    assert row["verdict"] == "NOT RUN"
+    del environment["ENGINEWORKS_TENSORRT_LLM_FOLDER"]
+    missing = build(bench, environment, "engine.route=converter", "engine.dtype=float16")
+    assert "no /app/tensorrt_llm/examples/quantization/quantize.py" in missing.stdout
+
+
 def test_another_gpu_builds_nothing(built: Built, tmp_path: Path) -> None:
     bench, _, _ = built
     environment = install(tmp_path / "bin", gpu="NVIDIA A100-SXM4-80GB, 8.0")
