@@ -29,6 +29,8 @@ class Stage(Strict):
     """Stages that must have succeeded first though nothing of theirs is read (a check before an expensive stage)."""
     pins: str = ""
     """Digest of the toolchain's pinned requirements."""
+    tools: dict[str, str] = {}
+    """Other toolchains that the worker starts programs of, and the digest of each one's pins."""
     code: str
     """Digest of the source that does the work."""
     timeout_s: Annotated[float, Field(gt=0)] = 24 * 3600
@@ -46,6 +48,7 @@ class Stage(Strict):
                 "inputs": {name: inputs[name] for name in self.inputs},
                 "toolchain": self.toolchain,
                 "pins": self.pins,
+                "tools": self.tools,
                 "code": self.code,
             }
         )

@@ -111,7 +111,9 @@ def _work_out(
         )
         return {"seconds": round(time.monotonic() - started, 3)}
     toolchain = find_toolchain(stage.toolchain, shop.home)
-    make_ready(toolchain, lambda message: report({"event": "log", "message": message}))
+    tools = {name: find_toolchain(name, shop.home) for name in stage.tools}
+    for needed in (toolchain, *tools.values()):
+        make_ready(needed, lambda message: report({"event": "log", "message": message}))
     return run_worker_process(
         WorkerJob(
             stage=stage.name,
@@ -124,6 +126,7 @@ def _work_out(
             work=work,
             threads=shop.threads,
             timeout_s=stage.timeout_s,
+            tools={name: str(tool.python) for name, tool in tools.items()},
             on_event=report,
             stop=shop.stop,
         )

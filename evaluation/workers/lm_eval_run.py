@@ -178,7 +178,7 @@ def _model(job: Job, events: Events, tasks: dict[str, Any]) -> Generator[tuple[A
     checkpoint = job.inputs["checkpoint"]
     if command := job.params.get("server"):
         with _served(job, events, tasks, command) as model:
-            yield model, {"server": command[0]}
+            yield model, {"server": "vllm" if "vllm.entrypoints.openai.api_server" in command else command[0]}
         return
     from lm_eval.models import huggingface
 
@@ -199,6 +199,7 @@ def _served(job: Job, events: Events, tasks: dict[str, Any], command: list[str])
     from lm_eval.models import openai_completions
 
     folders = {f"{{{name}}}": str(path) for name, path in job.inputs.items()}
+    folders |= {f"{{python:{name}}}": python for name, python in job.tools.items()}
     words = [_filled(word, folders) for word in command]
     with openai_server.served(words, job.scratch / "server.log", events) as (base, name):
         scored = [task_name for task_name, task in tasks.items() if task.OUTPUT_TYPE != "generate_until"]

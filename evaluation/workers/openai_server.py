@@ -22,6 +22,8 @@ from worker_api import Events, Refusal
 
 POLL_S = 0.5
 PROMPT = "The capital of France is"
+SERVER_ENVIRONMENT = {"VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
+"""vLLM: no telemetry; on a processor, GiB for keys and values (the default takes half the machine)."""
 
 
 @contextlib.contextmanager
@@ -34,9 +36,12 @@ def served(command: list[str], log: Path, events: Events, *, timeout_s: float = 
     program = _find(command[0])
     port = _free_port()
     words = [program, *(word.replace("{port}", str(port)) for word in command[1:])]
-    events.log(f"starting {command[0]} on port {port}")
+    events.log(f"starting {Path(command[0]).name} on port {port}")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | SERVER_ENVIRONMENT
     with log.open("wb") as stream:
-        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT, env=environment
+        )
     base = f"http://127.0.0.1:{port}/v1"
     try:
         yield base, _wait(process, base, log, timeout_s)
@@ -93,6 +98,8 @@ def _last_words(log: Path) -> str:
 
 
 def _find(program: str) -> str:
+    if "/" in program:
+        return program
     setting = os.environ.get("ENGINEWORKS_TOOLCHAIN_TENSORRT_LLM", "")
     beside = Path(setting.removeprefix("system:")).with_name(program) if setting else None
     found = str(beside) if beside and beside.is_file() else shutil.which(program)
