@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from recipes.strict import Strict
 
@@ -19,6 +19,12 @@ class NGram(Strict):
     """Shortest n-gram looked up."""
     prompt_lookup_max: Annotated[int, Field(ge=1)] = 4
     """Longest n-gram looked up."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> NGram:
+        if self.prompt_lookup_min > self.prompt_lookup_max:
+            raise ValueError("prompt_lookup_min must not be greater than prompt_lookup_max")
+        return self
 
 
 class DraftModel(Strict):

@@ -123,8 +123,8 @@ def triton_script(ranks: int) -> str:
         if rank:
             words += ["--model-control-mode=explicit", "--load-model=tensorrt_llm"]
             words += ["--allow-http=false", "--allow-grpc=false", "--allow-metrics=false"]
-        parts += [*([":"] if rank else []), *words]
-    return _script("", [], whole="exec mpirun --allow-run-as-root " + shlex.join(parts).replace("':'", ":"))
+        parts.append(shlex.join(words) if rank else shlex.join(words) + ' "$@"')
+    return _script("", [], whole="exec mpirun --allow-run-as-root " + " : ".join(parts))
 
 
 def _script(program: str, words: list[str], *, whole: str = "") -> str:

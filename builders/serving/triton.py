@@ -81,20 +81,22 @@ def check_repository(folder: Path) -> None:
 
 
 def _check_wires(configs: dict[str, Any]) -> None:
-    """Every tensor of the ensemble comes from the request or an earlier step, with the type that is wanted."""
+    """Every tensor of the ensemble comes from the request or an earlier step, as its user wants it."""
     ensemble = configs["ensemble"]
-    known = {port.name: port.data_type for port in ensemble.input}
+    known = {port.name: port for port in ensemble.input}
     for step in ensemble.ensemble_scheduling.step:
         model = configs.get(step.model_name)
         if model is None:
             raise _wrong(f"the ensemble calls {step.model_name}, which is not in the repository")
         inputs = {port.name: port for port in model.input}
-        outputs = {port.name: port.data_type for port in model.output}
+        outputs = {port.name: port for port in model.output}
         for name, source in step.input_map.items():
             if name not in inputs:
                 raise _wrong(f"{step.model_name} has no input {name}")
-            if known.get(source) != inputs[name].data_type:
-                raise _wrong(f"{step.model_name}.{name} is fed from {source}, which is not there or of another type")
+            if not _fits(known.get(source), inputs[name]):
+                raise _wrong(
+                    f"{step.model_name}.{name} is fed from {source}, which is not there or of another type or shape"
+                )
         if missing := [name for name, port in inputs.items() if not port.optional and name not in step.input_map]:
             raise _wrong(f"{step.model_name} needs {missing[0]} and the ensemble does not give it")
         for name, target in step.output_map.items():
@@ -102,8 +104,15 @@ def _check_wires(configs: dict[str, Any]) -> None:
                 raise _wrong(f"{step.model_name} has no output {name}")
             known[target] = outputs[name]
     for port in ensemble.output:
-        if known.get(port.name) != port.data_type:
-            raise _wrong(f"the ensemble's output {port.name} comes from nowhere, or as another type")
+        if not _fits(known.get(port.name), port):
+            raise _wrong(f"the ensemble's output {port.name} comes from nowhere, or as another type or shape")
+
+
+def _fits(given: Any, wanted: Any) -> bool:
+    """Same type, and dimensions that agree wherever both are known (-1: any)."""
+    if given is None or given.data_type != wanted.data_type or len(given.dims) != len(wanted.dims):
+        return False
+    return all(one == other or -1 in (one, other) for one, other in zip(given.dims, wanted.dims, strict=True))
 
 
 def _configs(options: TritonOptions) -> dict[str, Any]:

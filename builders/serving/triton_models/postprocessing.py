@@ -30,4 +30,8 @@ class TritonPythonModel:
             return pb_utils.InferenceResponse([], error=pb_utils.TritonError(f"postprocessing: {error}"))
 
     def _decode(self, ids):
-        return self.tokenizer.decode(ids, skip_special_tokens=self.skip_special_tokens).encode("utf-8")
+        """As the tokens say: tidied spaces would change text that a stream has already sent."""
+        text = self.tokenizer.decode(
+            ids, skip_special_tokens=self.skip_special_tokens, clean_up_tokenization_spaces=False
+        )
+        return text.encode("utf-8")

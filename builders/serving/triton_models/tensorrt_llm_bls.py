@@ -44,7 +44,7 @@ class TritonPythonModel:
         inputs = _renamed(prepared, BETWEEN, pb_utils.get_output_tensor_by_name) + _renamed(request, SAMPLING, _input)
         streaming = _input(request, "stream")
         streaming = streaming is not None and bool(np.any(streaming.as_numpy()))
-        ids, sent = None, ""
+        rows = {}  # row of the batch: its tokens so far, the text sent; the engine answers rows in any order
         for response in _stream(self.engine, inputs):
             new = pb_utils.get_output_tensor_by_name(response, "output_ids")
             if new is None:
@@ -54,13 +54,16 @@ class TritonPythonModel:
             if not streaming or lengths.size > 1:  # a beam may be exchanged for another: nothing to continue
                 yield [_text_tensor(_texts(new.as_numpy(), lengths)), *extra]
                 continue
-            piece = new.as_numpy()[0][0][: int(lengths[0][0])]
-            ids = piece if ids is None else np.concatenate([ids, piece])
+            row = pb_utils.get_output_tensor_by_name(response, "batch_index")
+            row = 0 if row is None else int(row.as_numpy().flat[0])
+            ids, sent = rows.get(row, (np.empty(0, np.int32), ""))
+            ids = np.concatenate([ids, new.as_numpy()[0][0][: int(lengths[0][0])]])
             whole = _texts(ids.reshape(1, 1, -1), np.array([[len(ids)]], np.int32))[0][0].decode("utf-8")
             ready = whole.rstrip(UNFINISHED)
             if ready.startswith(sent) and len(ready) > len(sent):
                 yield [_text_tensor([[(ready if self.accumulate else ready[len(sent) :]).encode("utf-8")]]), *extra]
                 sent = ready
+            rows[row] = ids, sent
 
 
 def _texts(ids, lengths):

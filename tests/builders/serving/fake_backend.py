@@ -82,8 +82,9 @@ class Tokenizer:
     def encode(self, text: str, add_special_tokens: bool) -> list[int]:
         return ([0] if add_special_tokens else []) + [byte + 1 for byte in text.encode()]
 
-    def decode(self, ids: Any, skip_special_tokens: bool) -> str:
-        return bytes(int(n) - 1 for n in ids if n).decode(errors="replace")
+    def decode(self, ids: Any, skip_special_tokens: bool, clean_up_tokenization_spaces: bool = True) -> str:
+        text = bytes(int(n) - 1 for n in ids if n).decode(errors="replace")
+        return text.replace(" 's", "'s") if clean_up_tokenization_spaces else text
 
 
 def load(name: str, server: Server, **parameters: str) -> Any:

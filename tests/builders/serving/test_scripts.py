@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from builders.serving.scripts import triton_script, trtllm_options, trtllm_serve_script, vllm_script
@@ -109,12 +110,25 @@ def test_options_for_the_pytorch_backend() -> None:
     }  # fmt: skip
 
 
+def test_options_for_drafting_from_the_prompt() -> None:
+    serving = Serving(speculative=NGram(num_speculative_tokens=3, prompt_lookup_max=5))
+    options = YAML(typ="safe").load(trtllm_options(serving, backend="pytorch"))
+    assert options["speculative_config"] == {
+        "decoding_type": "NGram", "max_draft_len": 3, "max_matching_ngram_size": 5,
+    }  # fmt: skip
+    with pytest.raises(ValidationError, match="prompt_lookup_min"):
+        NGram(prompt_lookup_min=5, prompt_lookup_max=4)
+
+
 def test_triton_alone_and_over_ranks(called: Any) -> None:
     assert called(triton_script(1)) == ["--model-repository=triton", "--disable-auto-complete-config"]
-    words = called(triton_script(2))
+    words = called(triton_script(2), "--log-verbose", "a b")
     assert words.count("tritonserver") == 2
     assert words.count(":") == 1
     assert words[:4] == ["--allow-run-as-root", "-n", "1", "tritonserver"]
-    second = words[words.index(":") :]
+    first, second = words[: words.index(":")], words[words.index(":") :]
+    assert first[-2:] == ["--log-verbose", "a b"]  # to the rank that serves
+    assert "--model-control-mode=explicit" in second
+    assert "--model-control-mode=explicit" not in first
     assert "--load-model=tensorrt_llm" in second
     assert "--backend-config=python,shm-region-prefix-name=rank1_" in second

@@ -68,6 +68,16 @@ def test_all_five_models_are_there(repository: Path) -> None:
         compile((repository / name / "1" / "model.py").read_text(), name, "exec")
 
 
+def test_requests_of_different_lengths_share_a_batch(repository: Path) -> None:
+    """The engine is given ragged ids, and numbers without a dimension of their own."""
+    ports = {port.name: port for port in parsed(repository, "tensorrt_llm").input}
+    ragged = {name for name, port in ports.items() if port.allow_ragged_batch}
+    assert ragged == {"input_ids", "stop_words_list", "bad_words_list"}
+    scalars = {name for name, port in ports.items() if port.HasField("reshape")}
+    assert scalars == set(ports) - ragged
+    assert not any(ports[name].reshape.shape for name in scalars)
+
+
 def edit(repository: Path, name: str, old: str, new: str) -> None:
     path = repository / name / "config.pbtxt"
     assert old in path.read_text()
@@ -78,6 +88,10 @@ def edit(repository: Path, name: str, old: str, new: str) -> None:
     ("name", "old", "new", "says"),
     [
         ("preprocessing", 'name: "QUERY"', 'name: "QUESTION"', "preprocessing has no input QUERY"),
+        ("preprocessing", 'name: "INPUT_ID"', 'name: "IDS"', "preprocessing has no output INPUT_ID"),
+        ("postprocessing", "TYPE_STRING", "TYPE_INT32", "output text_output comes from nowhere, or as another type"),
+        ("postprocessing", "dims: -1\n  dims: -1", "dims: -1", "is fed from _TOKENS_BATCH, which is not there or of"),
+        ("preprocessing", "dims: 2\n", "dims: 3\n", "is fed from _BAD_WORDS_IDS, which is not there or of another"),
         ("postprocessing", "max_batch_size: 64", "max_batch_size: sixty", "postprocessing/config.pbtxt"),
         ("tensorrt_llm", 'string_value: "engine"', 'string_value: "${engine_dir}"', "unfilled placeholder"),
         ("ensemble", 'value: "_TOKENS_BATCH"', 'value: "_TOKENS"', "is fed from _TOKENS_BATCH, which is not there"),
@@ -178,6 +192,38 @@ def test_streaming_never_cuts_a_character(accumulate: str, wanted: list[str]) ->
     request = asked(stream=np.array([[True]]))
     bls(streamed(tokens), accumulate=accumulate).execute([request])
     assert answers(request) == [text.encode() for text in wanted]
+
+
+def test_streaming_goes_on_after_text_that_a_tokenizer_would_tidy() -> None:
+    text = "echo 'some words' and more"
+    request = asked(stream=np.array([[True]]))
+    bls(streamed([byte + 1 for byte in text.encode()])).execute([request])
+    assert b"".join(answers(request)) == text.encode()
+
+
+@pytest.mark.parametrize("accumulate", ["false", "true"])
+def test_rows_of_a_batch_stream_apart(accumulate: str) -> None:
+    """The engine answers a row at a time, in any order, and says which: a character of one is no part of another."""
+    texts_of = ("aé", "ßb")
+    queues = [list(text.encode()) for text in texts_of]
+
+    def engine(_request: Request) -> Any:
+        while any(queues):
+            for row, queue in enumerate(queues):
+                if queue:
+                    ids = Tensor("output_ids", [[[queue.pop(0) + 1]]])
+                    yield InferenceResponse([ids, Tensor("sequence_length", [[1]]), Tensor("batch_index", [[row]])])
+
+    request = Request(
+        text_input=texts(["p"], ["q"]), max_tokens=np.array([[8], [8]]), stream=np.array([[True], [True]])
+    )
+    bls(engine, accumulate=accumulate).execute([request])
+    found: list[list[bytes]] = [[], []]
+    for response in request.sender.sent:
+        values = outputs(response)
+        found[int(values["batch_index"][0][0])].append(values["text_output"][0][0])
+    ends = [row[-1] if accumulate == "true" else b"".join(row) for row in found]
+    assert ends == [text.encode() for text in texts_of]
 
 
 def test_without_streaming_the_whole_answer_comes_at_once() -> None:
