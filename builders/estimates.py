@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from builders.model_facts import ModelFacts
 from recipes.strict import Strict
-from recipes.variants import Awq, Gptq, Variant, needs_calibration
+from recipes.variants import AsIs, Awq, Gptq, Nvfp4, Variant, W4A8Awq, needs_calibration
 
 TOOL_BYTES = 700 << 20
 """Resident memory of an interpreter with torch, transformers and llm-compressor imported."""
@@ -26,6 +26,12 @@ def quantized_bytes(variant: Variant, facts: ModelFacts) -> int:
     """Bytes of the tensors of the quantized checkpoint."""
     source_width = facts.weight_bytes / max(1, facts.parameters)
     kept = (facts.parameters - facts.linear_parameters) * source_width
+    if isinstance(variant, AsIs):
+        return facts.weight_bytes
+    if isinstance(variant, W4A8Awq | Nvfp4):
+        group = 16 if isinstance(variant, Nvfp4) else 128
+        scales = sum(linear.out_features * -(-linear.in_features // group) for linear in facts.linears)
+        return round(kept + facts.linear_parameters / 2 + scales * (1 if isinstance(variant, Nvfp4) else 4))
     if isinstance(variant, Gptq | Awq):
         scales = sum(linear.out_features * -(-linear.in_features // variant.group_size) for linear in facts.linears)
         zeros = 0 if variant.symmetric else scales // 2

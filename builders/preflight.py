@@ -14,6 +14,9 @@ from recipes.support import FIRST_FP8_SM, support
 from recipes.targets import TargetCard
 from recipes.variants import Awq, Gptq, Variant
 
+AUTOAWQ_GRID = 20
+"""Scaling strengths that AutoAWQ tries, always."""
+
 
 def problems_with(recipe: Recipe, cards: list[TargetCard], facts: ModelFacts) -> list[Problem]:
     """Everything in the recipe that can't work on this model and these cards."""
@@ -32,6 +35,7 @@ def problems_with(recipe: Recipe, cards: list[TargetCard], facts: ModelFacts) ->
         problems += _groups(name, variant, cards, facts)
         problems += _keep(name, variant, facts)
         problems += _kv_cache(name, variant, cards)
+        problems += _tool_options(name, variant)
     return problems + problems_with_engines(recipe, cards, facts)
 
 
@@ -46,7 +50,7 @@ def _targets(name: str, variant: Variant, cards: list[TargetCard]) -> Iterator[P
                 nearest(target, known),
             )
     for card in cards_of(variant, cards):
-        finding = support(variant.scheme, card)
+        finding = support(variant, card)
         if finding.level == "no":
             yield Problem(
                 f"variants.{name}.scheme",
@@ -89,14 +93,32 @@ def _groups(name: str, variant: Variant, cards: list[TargetCard], facts: ModelFa
             )
 
 
+def _tool_options(name: str, variant: Variant) -> Iterator[Problem]:
+    """Options that the chosen tool has no way to carry out."""
+    where, tool = f"variants.{name}", getattr(variant, "tool", "")
+    if isinstance(variant, Gptq) and tool == "autogptq" and variant.actorder == "static":
+        yield Problem(f"{where}.actorder", "'static', which AutoGPTQ lacks", "null or group", "Or tool: gptqmodel")
+    if isinstance(variant, Awq) and tool == "autoawq":
+        if variant.symmetric:
+            yield Problem(f"{where}.symmetric", "true with AutoAWQ", "false: its GEMM format has zero points")
+        if variant.n_grid != AUTOAWQ_GRID:
+            yield Problem(f"{where}.n_grid", f"{variant.n_grid} with AutoAWQ", f"{AUTOAWQ_GRID}, as it is")
+        if variant.duo_scaling == "both":
+            yield Problem(f"{where}.duo_scaling", "'both' with AutoAWQ", "true or false")
+    if isinstance(variant, Awq) and tool == "modelopt" and not variant.symmetric:
+        yield Problem(f"{where}.symmetric", "false with ModelOpt", "true: its format has no zero points")
+    if tool in ("gptqmodel", "autogptq", "autoawq") and variant.keep != ("lm_head",):
+        yield Problem(f"{where}.keep", f"more than the output head with {tool}", "left out", "Or tool: llm-compressor")
+
+
 def _kv_cache(name: str, variant: Variant, cards: list[TargetCard]) -> Iterator[Problem]:
-    """Only TensorRT-LLM checkpoints carry scales for it here; vLLM scales while serving."""
+    """ModelOpt's checkpoints carry scales for it; with others vLLM scales while serving."""
     others = [card.name for card in cards_of(variant, cards) if card.runtime != "engine"]
-    if variant.kv_cache and others:
+    if variant.kv_cache and others and getattr(variant, "tool", "") != "modelopt":
         yield Problem(
             f"variants.{name}.kv_cache",
             f"{variant.kv_cache!r} on target {others[0]}",
-            "engine targets only",
+            "engine targets, or tool: modelopt",
             "vLLM needs no calibration for it: set serving.kv_cache_dtype: fp8",
         )
     old = [card for card in cards_of(variant, cards) if card.runtime == "engine" and (card.sm or 0) < FIRST_FP8_SM]

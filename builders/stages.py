@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from pydantic import JsonValue
+
 from artifacts.stage import Stage
 from builders.resolve import ResolvedSource
 from builders.stage_makers import data_file_stage, function_stage, worker_stage
@@ -12,7 +14,7 @@ from builders.trtllm.line import engine_lines, is_served_as_checkpoint
 from builders.trtllm.stages import engine_stages
 from recipes.models import Calibration, FileData, Recipe
 from recipes.targets import TargetCard
-from recipes.variants import Variant, needs_calibration, quantizer_options
+from recipes.variants import Variant, needs_calibration, quantizer_options, tool_of
 
 FETCHERS = {"hf": "fetch_hub", "path": "fetch_path", "s3": "fetch_s3", "gguf": "fetch_gguf"}
 
@@ -75,13 +77,28 @@ def _quantize_stage(name: str, variant: Variant, home: Path) -> Stage:
     inputs = {"checkpoint": "checkpoint"}
     if needs_calibration(variant):
         inputs["calibration"] = "calibration"
+    tool = tool_of(variant)
+    if tool is None:
+        raise ValueError(f"{name} is made by no quantizer")
+    helpers = ["builders/workers/checkpoint_files.py"]
+    if tool.name == "modelopt":
+        helpers.append("builders/workers/modelopt_common.py")
+    params: dict[str, JsonValue] = {
+        "scheme": variant.scheme,
+        "options": quantizer_options(variant),
+        "keep": list(variant.keep),
+    }
+    if variant.kv_cache:
+        params["kv_cache"] = variant.kv_cache
     return worker_stage(
         f"quantize:{name}",
-        "builders/workers/llmcompressor_quantize.py",
+        f"builders/workers/{tool.worker}",
         home,
-        params={"scheme": variant.scheme, "options": quantizer_options(variant), "keep": list(variant.keep)},  # pyright: ignore[reportArgumentType]
+        params=params,
         inputs=inputs,
+        helpers=tuple(helpers),
         timeout_s=variant.timeout_minutes * 60,
+        toolchain=tool.toolchain,
     )
 
 

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 from artifacts.stage import Stage
 from builders.resolve import ResolvedSource
 from builders.serving.scripts import backend_option
-from builders.stage_makers import data_file_stage, function_stage, worker_stage
+from builders.stage_makers import TOOLCHAIN, data_file_stage, function_stage, worker_stage
 from builders.trtllm.installation import find_server
 from builders.trtllm.line import EngineLine, cards_of, engine_lines, is_served_as_checkpoint
 from builders.trtllm.routes import choose_route
@@ -18,7 +18,7 @@ from evaluation.task_names import EMBEDDED
 from recipes.models import Recipe
 from recipes.serving import Serving
 from recipes.targets import TargetCard
-from recipes.variants import needs_calibration
+from recipes.variants import needs_calibration, tool_of
 
 ORIGINAL = "original"
 
@@ -53,23 +53,39 @@ def evaluation_stages(
     if checkpoints or has_server:
         stages.append(_evaluate_stage(ORIGINAL, "checkpoint", (), inputs, recipe, home))
     for name in checkpoints:
-        stages += [
-            _evaluate_stage(name, f"quantize:{name}", (f"integrity:{name}",), inputs, recipe, home),
-            _gate_stage(name, name, recipe),
-            _release_stage(name, recipe, cards, source, [*made, *stages]),
-        ]
+        tool = tool_of(recipe.variants[name])
+        judge = tool.judged_by if tool else None
+        judged = judge is not None or recipe.evaluation.backend != "hf"
+        if judged:
+            checkpoint, check = f"quantize:{name}", (f"integrity:{name}",)
+            stages += [
+                _evaluate_stage(name, checkpoint, check, inputs, recipe, home, judge or TOOLCHAIN),
+                _gate_stage(name, name, recipe),
+            ]
+        else:
+            reason = f"transformers can't read {tool.name if tool else name}'s format; set evaluation.backend: vllm"
+            stages.append(_not_run_stage(name, name, recipe, reason))
+        stages.append(_release_stage(name, recipe, cards, source, [*made, *stages], evaluated=judged))
     for line in engines:
         if has_server:
             stages += [_evaluate_engine_stage(line, inputs, recipe, home), _gate_stage(line.name, line.variant, recipe)]
         else:
-            stages.append(_not_run_stage(line, recipe))
+            reason = "trtllm-serve is not on this machine"
+            stages.append(_not_run_stage(line.name, line.variant, recipe, reason))
         stages.append(_engine_release_stage(line, recipe, source, [*made, *stages], evaluated=has_server))
     return tuple(stages)
 
 
 def _evaluate_stage(
-    name: str, checkpoint: str, after: tuple[str, ...], inputs: dict[str, str], recipe: Recipe, home: Path
+    name: str,
+    checkpoint: str,
+    after: tuple[str, ...],
+    inputs: dict[str, str],
+    recipe: Recipe,
+    home: Path,
+    toolchain: str = TOOLCHAIN,
 ) -> Stage:
+    """``toolchain``: whose transformers loads the checkpoint (a server does it by itself)."""
     evaluation = recipe.evaluation
     params: dict[str, JsonValue] = evaluation.model_dump(
         mode="json", exclude={"include", "gate", "timeout_minutes", "backend"}
@@ -85,6 +101,7 @@ def _evaluate_stage(
         helpers=("evaluation/workers/openai_server.py",),
         after=after,
         timeout_s=evaluation.timeout_minutes * 60,
+        toolchain=toolchain if evaluation.backend == "hf" else TOOLCHAIN,
         tools=() if evaluation.backend == "hf" else (evaluation.backend,),
     )
 
@@ -121,18 +138,18 @@ def _evaluate_engine_stage(line: EngineLine, inputs: dict[str, str], recipe: Rec
     )
 
 
-def _not_run_stage(line: EngineLine, recipe: Recipe) -> Stage:
-    """Stands for the gate where nothing can serve the engine."""
-    gate, variant = recipe.evaluation.gate, recipe.variants[line.variant]
+def _not_run_stage(name: str, variant_name: str, recipe: Recipe, reason: str) -> Stage:
+    """Stands for the gate where nothing here can judge."""
+    gate, variant = recipe.evaluation.gate, recipe.variants[variant_name]
     return function_stage(
-        f"gate:{line.name}",
+        f"gate:{name}",
         "evaluation.not_run:run",
         params={
             "margin": variant.margin or gate.margin,
             "confidence": gate.confidence,
-            "reason": "trtllm-serve is not on this machine",
+            "reason": reason,
         },
-        inputs={"integrity": f"integrity:{line.name}"},
+        inputs={"integrity": f"integrity:{name}"},
         helpers=("evaluation/verdict.py",),
     )
 
@@ -153,17 +170,23 @@ def _gate_stage(name: str, variant_name: str, recipe: Recipe) -> Stage:
 
 
 def _release_stage(
-    name: str, recipe: Recipe, cards: Sequence[TargetCard], source: ResolvedSource, before: list[Stage]
+    name: str,
+    recipe: Recipe,
+    cards: Sequence[TargetCard],
+    source: ResolvedSource,
+    before: list[Stage],
+    *,
+    evaluated: bool,
 ) -> Stage:
     variant = recipe.variants[name]
     inputs = {
         "checkpoint": "checkpoint",
         "weights": f"quantize:{name}",
         "integrity": f"integrity:{name}",
-        "baseline": f"evaluate:{ORIGINAL}",
-        "candidate": f"evaluate:{name}",
         "gate": f"gate:{name}",
     }
+    if evaluated:
+        inputs |= {"baseline": f"evaluate:{ORIGINAL}", "candidate": f"evaluate:{name}"}
     if needs_calibration(variant):
         inputs["calibration"] = "calibration"
     served_by = [card for card in cards_of(variant, cards) if card.runtime != "engine"]

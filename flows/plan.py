@@ -32,6 +32,7 @@ from builders.stages import builder_stages
 from builders.trtllm.installation import find_python
 from builders.trtllm.line import cards_of, engine_lines, is_served_as_checkpoint
 from builders.trtllm.notes import commands, notes_on
+from builders.workers.gpu_facts import gpus
 from evaluation.assemble import read_release
 from evaluation.power import problems_with_power
 from evaluation.stages import ORIGINAL, evaluation_stages
@@ -43,6 +44,8 @@ from recipes.models import Recipe
 from recipes.strict import Strict
 from recipes.support import support
 from recipes.targets import TargetCard, load_card
+from recipes.tools import DEFAULT
+from recipes.variants import tool_of
 
 Status = Literal["cached", "todo", "skipped"]
 
@@ -116,8 +119,9 @@ def make_plan(recipe_path: Path, overrides: tuple[str, ...], home: Home, registr
         f"{name} on {card.name}: {finding.why}"
         for name, variant in recipe.variants.items()
         for card in cards_of(variant, cards)
-        if (finding := support(variant.scheme, card)).level != "yes"
+        if (finding := support(variant, card)).level != "yes"
     ]
+    notes += _tool_notes(recipe, cards)
     notes += notes_on(recipe, cards, source.facts)
     if engine_lines(recipe, cards) and find_python() is None:
         notes.append("TensorRT-LLM is not on this machine: trtllm-build and trtllm-serve can't run here")
@@ -130,6 +134,20 @@ def make_plan(recipe_path: Path, overrides: tuple[str, ...], home: Home, registr
         commands=commands(stage.stage for stage in stages),
         notes=tuple(notes),
     )
+
+
+def _tool_notes(recipe: Recipe, cards: Sequence[TargetCard]) -> list[str]:
+    """Why a variant's tool, where it is not the scheme's default, and what to know before running it here."""
+    notes: list[str] = []
+    for name, variant in recipe.variants.items():
+        tool = tool_of(variant)
+        if tool is None or not is_served_as_checkpoint(recipe, name, cards):
+            continue
+        if tool.name != DEFAULT[variant.scheme]:
+            notes.append(f"{name}: {tool.name}, {tool.why}")
+        if tool.cpu and not gpus():
+            notes.append(f"{name}: {tool.cpu}")
+    return notes
 
 
 def lines_of(recipe: Recipe, cards: Sequence[TargetCard]) -> list[Line]:

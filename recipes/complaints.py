@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, Union, cast, get_args, get_origin
@@ -44,7 +45,10 @@ def _problem(
             discriminator = context["discriminator"].strip("'")
             return Problem(where, f"no {discriminator!r} in {seen}", f"a mapping with {discriminator!r}")
         case "literal_error":
-            return Problem(where, seen, context["expected"])
+            known = re.findall(r"'([^']*)'", context["expected"])
+            value = detail["input"]
+            hint = nearest(value, known) if isinstance(value, str) and len(known) > 1 else ""
+            return Problem(where, seen, context["expected"], hint if hint.startswith("Did you mean") else "")
         case "value_error":
             return Problem(where, str(context["error"]), "")
         case "string_pattern_mismatch":

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from recipes.strict import Strict
+from recipes.tools import TOOLS, Tool
 
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 
@@ -20,34 +21,35 @@ class _Variant(Strict):
     targets: tuple[str, ...] | None = None
     """Targets this variant is for, out of the recipe's. Default: all of them."""
     kv_cache: Literal["fp8"] | None = None
-    """Store keys and values in FP8, scales from calibration. TensorRT-LLM engines only."""
+    """Store keys and values in FP8, scales from calibration. For engine targets and ``tool: modelopt``."""
     margin: Fraction | None = None
     """Largest accuracy drop that passes (0.02 is two points), instead of the gate's own margin."""
     timeout_minutes: Annotated[float, Field(gt=0)] = 24 * 60
     """The quantizer is killed after this long."""
 
 
-class _Compressed(_Variant):
-    tool: Literal["llm-compressor"] = "llm-compressor"
-    """The quantizer for vLLM and checkpoint targets. Engine targets go by ``engine.route``."""
-
-
-class Fp8(_Compressed):
+class Fp8(_Variant):
     """FP8 (E4M3) weights per channel, activations per token, scaled while serving. Needs no calibration."""
 
     scheme: Literal["fp8"] = "fp8"
+    tool: Literal["llm-compressor", "modelopt"] = "llm-compressor"
+    """The quantizer for vLLM and checkpoint targets (recipes/tools.py). Engine targets go by ``engine.route``."""
 
 
-class Fp8Static(_Compressed):
+class Fp8Static(_Variant):
     """FP8 (E4M3) weights and activations per tensor, activation scales from calibration."""
 
     scheme: Literal["fp8-static"] = "fp8-static"
+    tool: Literal["llm-compressor", "modelopt"] = "llm-compressor"
+    """The quantizer for vLLM and checkpoint targets (recipes/tools.py). Engine targets go by ``engine.route``."""
 
 
-class Int8(_Compressed):
+class Int8(_Variant):
     """INT8 weights per channel and activations per token, after SmoothQuant moved activation outliers into weights."""
 
     scheme: Literal["int8"] = "int8"
+    tool: Literal["llm-compressor"] = "llm-compressor"
+    """The quantizer for vLLM and checkpoint targets (recipes/tools.py). Engine targets go by ``engine.route``."""
     method: Literal["rtn", "gptq"] = "gptq"
     """How weights are rounded: to nearest, or by GPTQ (slower, closer)."""
     smoothing_strength: Annotated[float, Field(ge=0, le=1)] | None = 0.8
@@ -56,10 +58,12 @@ class Int8(_Compressed):
     """GPTQ: share of the Hessian's mean diagonal added to it."""
 
 
-class Gptq(_Compressed):
+class Gptq(_Variant):
     """GPTQ: 4-bit weights in groups, 16-bit activations."""
 
     scheme: Literal["gptq"] = "gptq"
+    tool: Literal["llm-compressor", "gptqmodel", "autogptq"] = "llm-compressor"
+    """The quantizer for vLLM and checkpoint targets (recipes/tools.py). Engine targets go by ``engine.route``."""
     group_size: Annotated[int, Field(gt=0)] = 128
     """Input features that share one scale. Must divide every quantized layer's input size."""
     symmetric: bool = True
@@ -69,10 +73,12 @@ class Gptq(_Compressed):
     """Share of the Hessian's mean diagonal added to it."""
 
 
-class Awq(_Compressed):
+class Awq(_Variant):
     """AWQ: 4-bit weights in groups, scaled by activation magnitude, 16-bit activations."""
 
     scheme: Literal["awq"] = "awq"
+    tool: Literal["llm-compressor", "autoawq", "modelopt"] = "llm-compressor"
+    """The quantizer for vLLM and checkpoint targets (recipes/tools.py). Engine targets go by ``engine.route``."""
     group_size: Annotated[int, Field(gt=0)] = 128
     """Input features that share one scale. Must divide every quantized layer's input size."""
     symmetric: bool = True
@@ -95,23 +101,38 @@ class Int8WeightOnly(_Variant):
 
 
 class W4A8Awq(_Variant):
-    """AWQ: 4-bit weights in groups of 128, FP8 activations. For engine targets."""
+    """AWQ: 4-bit weights in groups of 128, FP8 activations. For TensorRT-LLM (``:engine``, ``:checkpoint``)."""
 
     scheme: Literal["w4a8-awq"] = "w4a8-awq"
+    tool: Literal["modelopt"] = "modelopt"
+    """The quantizer for vLLM and checkpoint targets (recipes/tools.py). Engine targets go by ``engine.route``."""
+
+
+class Nvfp4(_Variant):
+    """NVFP4: 4-bit floating point in groups of 16 with FP8 scales, weights and activations."""
+
+    scheme: Literal["nvfp4"] = "nvfp4"
+    tool: Literal["modelopt"] = "modelopt"
+    """The quantizer."""
 
 
 Variant = Annotated[
-    Fp8 | Fp8Static | Int8 | Gptq | Awq | AsIs | Int8WeightOnly | W4A8Awq, Field(discriminator="scheme")
+    Fp8 | Fp8Static | Int8 | Gptq | Awq | AsIs | Int8WeightOnly | W4A8Awq | Nvfp4, Field(discriminator="scheme")
 ]
 
-SCHEMES = ("fp8", "fp8-static", "int8", "gptq", "awq", "none", "int8-weight-only", "w4a8-awq")
+SCHEMES = ("fp8", "fp8-static", "int8", "gptq", "awq", "none", "int8-weight-only", "w4a8-awq", "nvfp4")
+
+
+def tool_of(variant: Variant) -> Tool | None:
+    """What makes its checkpoint. None: nothing does (``none``, and what only engines are made of)."""
+    return None if isinstance(variant, AsIs | Int8WeightOnly) else TOOLS[variant.tool]
 
 
 def needs_calibration(variant: Variant) -> bool:
     return not isinstance(variant, Fp8 | AsIs | Int8WeightOnly) or variant.kv_cache is not None
 
 
-def quantizer_options(variant: Variant) -> dict[str, object]:
+def quantizer_options(variant: Variant) -> dict[str, JsonValue]:
     """The options that go to the quantizer, and so into the stage's key: what the scheme adds to every variant."""
-    shared = set(_Compressed.model_fields) | {"scheme"}
+    shared = set(_Variant.model_fields) | {"scheme", "tool"}
     return {name: value for name, value in variant.model_dump(mode="json").items() if name not in shared}

@@ -23,7 +23,17 @@ from recipes.variants import Variant
 GIB = 1 << 30
 RUNTIME_BYTES = 3 * GIB // 2
 CACHE_SHARE = 0.9
-BITS = {"none": 16, "fp8": 8, "fp8-static": 8, "int8": 8, "int8-weight-only": 8, "awq": 4, "gptq": 4, "w4a8-awq": 4}
+BITS = {
+    "none": 16,
+    "fp8": 8,
+    "fp8-static": 8,
+    "int8": 8,
+    "int8-weight-only": 8,
+    "awq": 4,
+    "gptq": 4,
+    "w4a8-awq": 4,
+    "nvfp4": 4,
+}
 GROUP = 128
 
 

@@ -21,7 +21,7 @@ def problems_with_engines(recipe: Recipe, cards: Iterable[TargetCard], facts: Mo
     lines = [
         line
         for line in engine_lines(recipe, cards)
-        if support(recipe.variants[line.variant].scheme, line.card).level != "no"  # refused already
+        if support(recipe.variants[line.variant], line.card).level != "no"  # refused already
     ]
     for line in lines:
         variant = recipe.variants[line.variant]

@@ -107,13 +107,14 @@ def _convert_stage(line: EngineLine, recipe: Recipe, route: Route, source: Resol
         "pipeline_parallel": card.pipeline_parallel,
     }
     if isinstance(variant, Awq):
-        params["group_size"] = variant.group_size
+        params |= {"group_size": variant.group_size, "n_grid": variant.n_grid}
     return worker_stage(
         f"convert:{line.name}",
         "builders/workers/modelopt_convert.py",
         home,
         params=params,
         inputs=inputs,
+        helpers=("builders/workers/checkpoint_files.py", "builders/workers/modelopt_common.py"),
         timeout_s=timeout_s,
         toolchain="modelopt",
     )

@@ -10,13 +10,11 @@ from __future__ import annotations
 import difflib
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
+from checkpoint_files import carry_over, samples
 from worker_api import Events, Job, Refusal, run_worker
-
-WEIGHTS = ("*.safetensors", "*.bin", "*.index.json", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.gguf", "*.onnx")
 
 
 def work(job: Job, events: Events) -> None:
@@ -41,7 +39,7 @@ def work(job: Job, events: Events) -> None:
     _cast_leftovers(job.output, written, scales_too=job.params["scheme"] in ("gptq", "awq"))
     for stray in ("recipe.yaml", "generation_config.json"):
         (job.output / stray).unlink(missing_ok=True)
-    _carry_over(source, job.output)
+    carry_over(source, job.output)
 
 
 def _run(model: Any, job: Job, keep: list[str]) -> None:
@@ -87,8 +85,8 @@ def _run(model: Any, job: Job, keep: list[str]) -> None:
     if "calibration" not in job.inputs:
         oneshot(model=model, recipe=modifiers)
         return
-    samples = _samples(job.inputs["calibration"] / "calibration.jsonl")
-    oneshot(model=model, recipe=modifiers, dataset=samples, num_calibration_samples=len(samples), pipeline="sequential")
+    data = _samples(job.inputs["calibration"])
+    oneshot(model=model, recipe=modifiers, dataset=data, num_calibration_samples=len(data), pipeline="sequential")
 
 
 def _four_bits(options: dict[str, Any]) -> dict[str, Any]:
@@ -100,12 +98,12 @@ def _four_bits(options: dict[str, Any]) -> dict[str, Any]:
     return {"group_0": QuantizationScheme(targets=["Linear"], weights=weights)}
 
 
-def _samples(path: Path) -> Any:
+def _samples(folder: Path) -> Any:
     """The prepared samples, one a batch, in their order."""
     import torch
     from torch.utils.data import DataLoader
 
-    rows = [json.loads(line)["input_ids"] for line in path.read_text(encoding="utf-8").splitlines()]
+    rows = samples(folder)
     batches = [
         {"input_ids": torch.tensor([ids]), "attention_mask": torch.ones(1, len(ids), dtype=torch.long)} for ids in rows
     ]
@@ -148,16 +146,6 @@ def _cast_leftovers(folder: Path, dtype: Any, *, scales_too: bool) -> None:
         content = json.loads(index.read_text(encoding="utf-8"))
         content["metadata"]["total_size"] = total
         index.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-
-
-def _carry_over(source: Path, output: Path) -> None:
-    """Tokenizer, chat template, generation config, licence, custom code: byte for byte as in the source."""
-    for path in sorted(source.rglob("*")):
-        relative = path.relative_to(source)
-        if path.is_dir() or str(relative) == "config.json" or any(path.match(pattern) for pattern in WEIGHTS):
-            continue
-        (output / relative).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, output / relative)
 
 
 def _check_keep(model: Any, keep: list[str]) -> None:

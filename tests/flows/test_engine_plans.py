@@ -91,7 +91,10 @@ def test_the_converters_commands_are_planned_too(tmp_path: Path) -> None:
         (["engine.options.max_seq_len=200000"], "at most 131072"),
         (["engine.optoins.max_seq_len=2000"], "Did you mean 'options'?"),
         (["targets=['cpu:engine']"], "runtime 'engine' on cpu; wanted one of vllm"),
-        (["variants.fp8.kv_cache=fp8"], "variants.fp8.kv_cache: 'fp8' on target l4; wanted engine targets only"),
+        (
+            ["variants.fp8.kv_cache=fp8"],
+            "'fp8' on target l4; wanted engine targets, or tool: modelopt",
+        ),
     ],
 )
 def test_refusals_before_anything_runs(tmp_path: Path, settings: list[str], says: str) -> None:
