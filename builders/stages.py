@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from artifacts.stage import Stage
+from builders.integrity.check import HELPERS
 from builders.resolve import ResolvedSource
 from builders.stage_makers import data_file_stage, function_stage, worker_stage
 from builders.trtllm.line import engine_lines, is_served_as_checkpoint
@@ -105,13 +106,16 @@ def _quantize_stage(name: str, variant: Variant, home: Path) -> Stage:
 def _integrity_stage(name: str, variant: Variant) -> Stage:
     return function_stage(
         f"integrity:{name}",
-        "builders.integrity:check",
+        "builders.integrity.check:check",
         params={"variant": variant.model_dump(mode="json", exclude={"targets", "margin", "timeout_minutes"})},
         inputs={"source": "checkpoint", "output": f"quantize:{name}"},
         helpers=(
             "builders/checkpoint.py",
-            "builders/safetensors_header.py",
-            "builders/model_facts.py",
             "builders/estimates.py",
+            "builders/model_facts.py",
+            "builders/rope.py",
+            "builders/safetensors_header.py",
+            "builders/tensor_values.py",
+            *(f"builders/integrity/{module}.py" for module in HELPERS),
         ),
     )

@@ -25,6 +25,7 @@ LLAMA3_ROPE = {
     "original_max_position_embeddings": 256,
 }
 MERGES = (("t", "h"), ("th", "e"), ("i", "n"), ("a", "n"), ("Ġ", "the"))
+KINDS = {"float32": "F32", "int8": "I8", "uint8": "U8", "int32": "I32", "int64": "I64"}
 NAMES = {"bfloat16": "BF16", "float16": "F16", "float32": "F32"}
 
 
@@ -136,8 +137,25 @@ def write_safetensors(path: Path, tensors: dict[str, NDArray[np.float32]], dtype
     path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(parts))
 
 
-def read_safetensors(path: Path) -> dict[str, NDArray[Any]]:
-    """Every tensor of a file: floats of any width as float32, integers as they are."""
+def write_tensors(path: Path, tensors: dict[str, NDArray[Any]]) -> None:
+    """Arrays in their own types; float32 becomes bfloat16 where the name is that of a model's own weight."""
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    parts: list[bytes] = []
+    place = 0
+    for name, values in tensors.items():
+        plain = values.dtype == np.float32 and name.endswith((".weight", ".bias"))
+        data = _pack(values, "bfloat16") if plain else np.ascontiguousarray(values).tobytes()
+        kind = "BF16" if plain else KINDS[values.dtype.name]
+        header[name] = {"dtype": kind, "shape": list(values.shape), "data_offsets": [place, place + len(data)]}
+        parts.append(data)
+        place += len(data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(parts))
+
+
+def read_safetensors(path: Path, *, as_they_are: bool = False) -> dict[str, NDArray[Any]]:
+    """Every tensor of a file: floats of any width as float32, integers as they are. Copies, to be changed at will."""
     raw = path.read_bytes()
     start = 8 + int.from_bytes(raw[:8], "little")
     header: dict[str, Any] = json.loads(raw[8:start])
@@ -145,7 +163,8 @@ def read_safetensors(path: Path) -> dict[str, NDArray[Any]]:
     found: dict[str, NDArray[Any]] = {}
     for name, entry in header.items():
         begin, end = (start + offset for offset in entry["data_offsets"])
-        found[name] = _unpack(raw[begin:end], entry["dtype"]).reshape(entry["shape"])
+        values = _unpack(raw[begin:end], entry["dtype"]).reshape(entry["shape"])
+        found[name] = values.copy() if as_they_are else values
     return found
 
 
@@ -165,7 +184,7 @@ def _unpack(raw: bytes, dtype: str) -> NDArray[Any]:
         case "F8_E4M3":
             return np.array([_e4m3(byte) for byte in range(256)], np.float32)[np.frombuffer(raw, "u1")]
         case _:
-            return np.frombuffer(raw, {"I8": "i1", "U8": "u1", "I32": "<i4"}[dtype])
+            return np.frombuffer(raw, {"I8": "i1", "U8": "u1", "I32": "<i4", "I64": "<i8"}[dtype])
 
 
 def _e4m3(byte: int) -> float:

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from builders.integrity import Finding, Integrity
+from builders.integrity import Finding, Integrity, write_integrity
 from builders.run_stage import Job
 from builders.safetensors_header import BrokenFile
+from builders.tensor_values import TensorFile
 from builders.trtllm import config as configs
 from builders.trtllm import shares
 from builders.trtllm.layout import LINEARS, PACKINGS, WIDE, Shape, norms, outer, scale_shape
-from builders.trtllm.tensors import TensorFile
 
 SCALES = ("_scaling_factor", "_scaling_factor_2", "per_channel_scale")
 
@@ -34,8 +34,8 @@ def check(job: Job) -> None:
         tensor_parallel=job.params["tensor_parallel"],
         pipeline_parallel=job.params["pipeline_parallel"],
     )
-    integrity = Integrity(findings=tuple(findings_on(job.inputs["source"], job.inputs["output"], wanted)))
-    (job.output / "integrity.json").write_text(integrity.model_dump_json(indent=1), encoding="utf-8")
+    found = tuple(findings_on(job.inputs["source"], job.inputs["output"], wanted))
+    write_integrity(job.output, Integrity(findings=found))
 
 
 def findings_on(source: Path, output: Path, wanted: configs.Wanted) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from builders.integrity import Finding
+from builders.rope import rope_of
 
 MANDATORY = (
     "architecture", "dtype", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "hidden_act",
@@ -32,8 +33,6 @@ ARCHITECTURES = {
     "Qwen3ForCausalLM": ("QWenForCausalLM", "Qwen3ForCausalLM"),
 }
 QWEN_TYPES = {"Qwen2ForCausalLM": "qwen2", "Qwen3ForCausalLM": "qwen3"}
-DEFAULT_ROPE_BASE = 10000.0
-"""transformers' own default."""
 
 
 @dataclass(frozen=True)
@@ -107,15 +106,6 @@ def _rope(original: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[Fi
             yield _error("config", f"rotary_scaling.{name}", repr(seen), f"{value!r}, the original's")
     if kept and not scaling:
         yield _error("config", "rotary_scaling", repr(dict(kept)), "none: the original has none")
-
-
-def rope_of(original: Mapping[str, Any]) -> tuple[float, Mapping[str, Any]]:
-    """Base and scaling, as transformers 4 (``rope_theta``, ``rope_scaling``) or 5 (``rope_parameters``) writes them."""
-    merged: dict[str, Any] = {**(original.get("rope_scaling") or {}), **(original.get("rope_parameters") or {})}
-    base = float(merged.pop("rope_theta", None) or original.get("rope_theta") or DEFAULT_ROPE_BASE)
-    kind = merged.pop("rope_type", None) or merged.pop("type", None) or "default"
-    merged.pop("type", None)
-    return base, {} if kind == "default" else {"rope_type": kind, **merged}
 
 
 def _mapping(config: Mapping[str, Any], wanted: Wanted) -> Iterator[Finding]:

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from builders.checkpoint import read_checkpoint
 from builders.integrity import Finding
+from builders.tensor_values import TensorFile
 from builders.trtllm.config import Wanted
 from builders.trtllm.layout import LINEARS, Shape
-from builders.trtllm.tensors import TensorFile
 from recipes.errors import BadRequest
 
 LARGEST_ERRORS: dict[str | None, float] = {

@@ -42,7 +42,11 @@ def engine_stages(line: EngineLine, recipe: Recipe, source: ResolvedSource, home
                 "pipeline_parallel": card.pipeline_parallel,
             },
             inputs={"source": "checkpoint", "output": f"convert:{line.name}"},
-            helpers=tuple(f"builders/trtllm/{name}.py" for name in ("config", "layout", "shares", "tensors")),
+            helpers=(
+                "builders/rope.py",
+                "builders/tensor_values.py",
+                *(f"builders/trtllm/{name}.py" for name in ("config", "layout", "shares")),
+            ),
         ),
         worker_stage(
             f"engine:{line.name}",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builders.trtllm.config import rope_of
+from builders.rope import rope_of
 from tests.tiny_models import read_safetensors, write_safetensors
 
 Arrays = dict[str, NDArray[np.float32]]

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders.rope import rope_of
+from builders.tensor_values import widen
 from builders.trtllm.check import findings_on
-from builders.trtllm.config import Wanted, rope_of
-from builders.trtllm.tensors import widen
+from builders.trtllm.config import Wanted
 from tests.builders.trtllm.checkpoints import write_checkpoint
 from tests.tiny_models import LLAMA3_ROPE, Family, read_safetensors, write_safetensors, write_tiny
 
@@ -165,7 +166,7 @@ def test_a_format_not_known_here_is_said_to_be_so(tmp_path: Path) -> None:
 @given(st.integers(0, 255))
 def test_fp8_values(byte: int) -> None:
     """Sign, exponent and mantissa by the definition, one value at a time."""
-    value = float(widen(bytes([byte]), "F8_E4M3")[0])
+    value = float(widen(np.array([byte], np.uint8), "F8_E4M3")[0])
     sign, exponent, mantissa = byte >> 7, byte >> 3 & 15, byte & 7
     if byte & 127 == 127:
         assert np.isnan(value)
