@@ -12,7 +12,7 @@ from recipes.errors import Problem, nearest
 from recipes.models import Recipe
 from recipes.support import FIRST_FP8_SM, support
 from recipes.targets import TargetCard
-from recipes.variants import Awq, Gptq, Variant
+from recipes.variants import Awq, Gptq, Int4, Variant
 
 AUTOAWQ_GRID = 20
 """Scaling strengths that AutoAWQ tries, always."""
@@ -61,7 +61,7 @@ def _targets(name: str, variant: Variant, cards: list[TargetCard]) -> Iterator[P
 
 
 def _groups(name: str, variant: Variant, cards: list[TargetCard], facts: ModelFacts) -> Iterator[Problem]:
-    if not isinstance(variant, Gptq | Awq):
+    if not isinstance(variant, Gptq | Awq | Int4):
         return
     where, size = f"variants.{name}.group_size", variant.group_size
     linears = [linear for linear in facts.linears if not _kept(linear.name, variant.keep)]

@@ -15,7 +15,8 @@ from builders.trtllm.line import engine_lines, is_served_as_checkpoint
 from builders.trtllm.stages import engine_stages
 from recipes.models import Calibration, FileData, Recipe
 from recipes.targets import TargetCard
-from recipes.variants import Variant, needs_calibration, quantizer_options, tool_of
+from recipes.tools import Tool
+from recipes.variants import Gguf, Variant, is_data_free, needs_calibration, quantizer_options, tool_of
 
 FETCHERS = {"hf": "fetch_hub", "path": "fetch_path", "s3": "fetch_s3", "gguf": "fetch_gguf"}
 
@@ -29,7 +30,9 @@ def builder_stages(
         stages += _calibration_stages(recipe.calibration, home)
     for name, variant in recipe.variants.items():
         if is_served_as_checkpoint(recipe, name, cards):
-            stages += [_quantize_stage(name, variant, home), _integrity_stage(name, variant)]
+            stages += [_quantize_stage(name, variant, recipe, source, home), _integrity_stage(name, variant)]
+            if (tool := tool_of(variant)) and tool.judged_by:
+                stages.append(_life_stage(name, tool.judged_by, home))
     for line in engine_lines(recipe, cards):
         stages += engine_stages(line, recipe, source, home)
     return tuple(stages)
@@ -74,7 +77,7 @@ def _calibration_stages(calibration: Calibration, home: Path) -> list[Stage]:
     return stages
 
 
-def _quantize_stage(name: str, variant: Variant, home: Path) -> Stage:
+def _quantize_stage(name: str, variant: Variant, recipe: Recipe, source: ResolvedSource, home: Path) -> Stage:
     inputs = {"checkpoint": "checkpoint"}
     if needs_calibration(variant):
         inputs["calibration"] = "calibration"
@@ -91,9 +94,11 @@ def _quantize_stage(name: str, variant: Variant, home: Path) -> Stage:
     }
     if variant.kv_cache:
         params["kv_cache"] = variant.kv_cache
+    if isinstance(variant, Gguf):
+        params["model"] = recipe.model
     return worker_stage(
         f"quantize:{name}",
-        f"builders/workers/{tool.worker}",
+        f"builders/workers/{_worker(variant, tool, source)}",
         home,
         params=params,
         inputs=inputs,
@@ -103,7 +108,22 @@ def _quantize_stage(name: str, variant: Variant, home: Path) -> Stage:
     )
 
 
+def _worker(variant: Variant, tool: Tool, source: ResolvedSource) -> str:
+    """Weights alone are quantized shard by shard, in bounded memory; pickles have no shards to read so."""
+    has_headers = bool(source.facts.linears)
+    streams = tool.name == "llm-compressor" and is_data_free(variant) and has_headers
+    return "llmcompressor_stream.py" if streams else tool.worker
+
+
 def _integrity_stage(name: str, variant: Variant) -> Stage:
+    if isinstance(variant, Gguf):
+        return function_stage(
+            f"integrity:{name}",
+            "builders.integrity.gguf:check",
+            params={"type": variant.type},
+            inputs={"source": "checkpoint", "output": f"quantize:{name}"},
+            helpers=("builders/integrity/findings.py", "builders/rope.py", "builders/checkpoint.py"),
+        )
     return function_stage(
         f"integrity:{name}",
         "builders.integrity.check:check",
@@ -118,4 +138,16 @@ def _integrity_stage(name: str, variant: Variant) -> Stage:
             "builders/tensor_values.py",
             *(f"builders/integrity/{module}.py" for module in HELPERS),
         ),
+    )
+
+
+def _life_stage(name: str, toolchain: str, home: Path) -> Stage:
+    return worker_stage(
+        f"life:{name}",
+        "builders/workers/life.py",
+        home,
+        params={},
+        inputs={"source": "checkpoint", "output": f"quantize:{name}"},
+        after=(f"integrity:{name}",),
+        toolchain=toolchain,
     )

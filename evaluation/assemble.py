@@ -18,11 +18,19 @@ from artifacts.manifest import FileEntry, Manifest, scan
 from artifacts.release import Release, VerdictSummary
 from artifacts.store import Artifact
 from builders.run_stage import Job
-from builders.serving.scripts import OPTIONS_FILE, trtllm_options, trtllm_serve_script, vllm_script
+from builders.serving.scripts import (
+    OPTIONS_FILE,
+    llama_script,
+    mlc_script,
+    trtllm_options,
+    trtllm_serve_script,
+    vllm_script,
+)
 from evaluation.model_card import model_card
 from evaluation.verdict import PUBLISHED, Verdict, read_verdict
 from recipes.errors import StageFailed
 from recipes.models import Recipe
+from recipes.variants import Awq, Gguf
 
 RELEASE = "release.json"
 PLACES = {
@@ -30,6 +38,7 @@ PLACES = {
     "engine": "",
     "serve": "",
     "integrity": "evaluation/",
+    "life": "evaluation/",
     "gate": "evaluation/",
     "candidate": "evaluation/",
     "baseline": "evaluation/original/",
@@ -130,7 +139,14 @@ def _write_launch_files(job: Job, recipe: Recipe) -> None:
     folder.mkdir()
     served_name = f"{recipe.model}-{job.params['variant']}"
     ranks = {"tensor_parallel": job.params["tensor_parallel"], "pipeline_parallel": job.params["pipeline_parallel"]}
+    variant = recipe.variants[job.params["variant"]]
+    if isinstance(variant, Gguf):
+        (file,) = job.inputs["weights"].glob("*.gguf")
+        (folder / "llama.sh").write_text(llama_script(file.name, recipe.serving), encoding="utf-8")
+        return
     (folder / "vllm.sh").write_text(vllm_script(served_name, recipe.serving, **ranks), encoding="utf-8")
+    if isinstance(variant, Awq) and variant.tool == "autoawq":
+        (folder / "mlc-llm.sh").write_text(mlc_script(served_name, "q4f16_autoawq"), encoding="utf-8")
     if job.params["pytorch_backend"]:
         script = trtllm_serve_script(recipe.serving, backend="pytorch", version=job.params["tensorrt_llm"], **ranks)
         (folder / "trtllm-serve.sh").write_text(script, encoding="utf-8")

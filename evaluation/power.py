@@ -10,7 +10,7 @@ from recipes.models import Recipe
 
 EXPECTED_FLIPS = {
     "none": 0.01, "fp8": 0.03, "fp8-static": 0.04, "int8": 0.03, "int8-weight-only": 0.03, "gptq": 0.10, "awq": 0.10,
-    "w4a8-awq": 0.10, "nvfp4": 0.10,
+    "w4a8-awq": 0.10, "nvfp4": 0.10, "gguf": 0.05, "int4": 0.15,
 }  # fmt: skip
 """Share of documents that change sides, by scheme: what small models show (docs/gate.md); larger ones flip less."""
 

@@ -55,16 +55,15 @@ def evaluation_stages(
     for name in checkpoints:
         tool = tool_of(recipe.variants[name])
         judge = tool.judged_by if tool else None
-        judged = judge is not None or recipe.evaluation.backend != "hf"
+        judged = judge is not None or (recipe.evaluation.backend != "hf" and tool is not None and tool.by_vllm)
         if judged:
-            checkpoint, check = f"quantize:{name}", (f"integrity:{name}",)
+            checkpoint, check = f"quantize:{name}", (f"life:{name}" if judge else f"integrity:{name}",)
             stages += [
                 _evaluate_stage(name, checkpoint, check, inputs, recipe, home, judge or TOOLCHAIN),
                 _gate_stage(name, name, recipe),
             ]
         else:
-            reason = f"transformers can't read {tool.name if tool else name}'s format; set evaluation.backend: vllm"
-            stages.append(_not_run_stage(name, name, recipe, reason))
+            stages.append(_not_run_stage(name, name, recipe, tool.unjudged if tool else "nothing can load it"))
         stages.append(_release_stage(name, recipe, cards, source, [*made, *stages], evaluated=judged))
     for line in engines:
         if has_server:
@@ -187,6 +186,8 @@ def _release_stage(
     }
     if evaluated:
         inputs |= {"baseline": f"evaluate:{ORIGINAL}", "candidate": f"evaluate:{name}"}
+    if (tool := tool_of(variant)) and tool.judged_by:
+        inputs["life"] = f"life:{name}"
     if needs_calibration(variant):
         inputs["calibration"] = "calibration"
     served_by = [card for card in cards_of(variant, cards) if card.runtime != "engine"]

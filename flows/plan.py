@@ -23,7 +23,7 @@ from builders.estimates import (
     estimate_quantize,
     in_words,
 )
-from builders.integrity import read_integrity
+from builders.integrity import read_integrity, read_life
 from builders.model_facts import ModelFacts
 from builders.preflight import problems_with
 from builders.resolve import ResolvedSource, resolve_source
@@ -47,6 +47,8 @@ from recipes.targets import TargetCard, load_card
 from recipes.tools import DEFAULT
 from recipes.variants import tool_of
 
+CHECKS = {"integrity": read_integrity, "life": read_life}
+"""Kind of a stage that checks → how its findings are read."""
 Status = Literal["cached", "todo", "skipped"]
 
 
@@ -218,7 +220,7 @@ def publish_stage(line: str, registry: str) -> Stage:
 
 def stopped_by(stage: Stage, folder: Path) -> str:
     """Why a finished stage ends its variant's build: a failed integrity check or gate. ``""`` when it does not."""
-    if stage.kind == "integrity" and (errors := read_integrity(folder).errors):
+    if stage.kind in CHECKS and (errors := CHECKS[stage.kind](folder).errors):
         return f"ANOMALOUS: {errors[0]}"
     if stage.kind == "gate" and (verdict := read_verdict(folder)).outcome not in PUBLISHED:
         return f"{verdict.outcome}: {verdict.reason}"
@@ -226,7 +228,7 @@ def stopped_by(stage: Stage, folder: Path) -> str:
 
 
 def _stops(stage: Stage, artifact: str, store: Store) -> bool:
-    return stage.kind in ("integrity", "gate") and bool(stopped_by(stage, store.artifact(artifact).path))
+    return stage.kind in (*CHECKS, "gate") and bool(stopped_by(stage, store.artifact(artifact).path))
 
 
 def _is_published(release: str | None, registry: str, store: Store) -> bool:
@@ -240,6 +242,8 @@ def _estimate(stage: Stage, recipe: Recipe, facts: ModelFacts) -> Estimate | Non
         case "quantize":
             tokens = recipe.calibration.samples * recipe.calibration.sequence_length
             return estimate_quantize(recipe.variants[stage.name.partition(":")[2]], facts, tokens)
+        case "life":
+            return estimate_evaluate(facts)
         case "convert":
             return estimate_convert(facts)
         case "checkpoint" | "gguf":

@@ -5,11 +5,10 @@ from __future__ import annotations
 from artifacts.registry import Registry
 from artifacts.storage import open_storage
 from artifacts.store import Store
-from builders.integrity import read_integrity
 from evaluation.assemble import read_release
 from evaluation.gate import broken
 from evaluation.verdict import PUBLISHED, Verdict, read_verdict
-from flows.plan import Line, Plan
+from flows.plan import CHECKS, Line, Plan
 from recipes.strict import Strict
 
 
@@ -95,22 +94,24 @@ def _row(plan: Plan, line: Line, digests: dict[str, str], failures: dict[str, st
             "lower_bound": verdict.lower_bound,
             "upper_bound": verdict.upper_bound,
             "margin": verdict.margin,
-            "serve": _serve(line, location) if location else None,
+            "serve": _serve(line, location, scheme) if location else None,
         }
     )
 
 
-def _serve(line: Line, location: str) -> str:
+def _serve(line: Line, location: str, scheme: str) -> str:
     place = location.removeprefix("file://")
+    if scheme == "gguf":
+        return f"sh {place}/serve/llama.sh"
     return f"sh {place}/serve/trtllm-serve.sh" if line.name != line.variant else f"vllm serve {place}/weights"
 
 
 def _verdict(plan: Plan, line: Line, digests: dict[str, str], store: Store) -> Verdict | None:
     if gate := digests.get(f"gate:{line.name}"):
         return read_verdict(store.artifact(gate).path)
-    if integrity := digests.get(f"integrity:{line.name}"):
-        errors = read_integrity(store.artifact(integrity).path).errors
-        if errors:
+    for kind, read in CHECKS.items():
+        check = digests.get(f"{kind}:{line.name}")
+        if check and (errors := read(store.artifact(check).path).errors):
             gate_params = plan.recipe.evaluation.gate
             return broken(
                 errors, plan.recipe.variants[line.variant].margin or gate_params.margin, gate_params.confidence

@@ -31,6 +31,9 @@ class Support:
 def support(variant: Variant, card: TargetCard) -> Support:
     """Whether a variant can be served on ``card`` by the card's runtime."""
     scheme, tool = variant.scheme, tool_of(variant)
+    if scheme == "gguf":
+        served = card.sm is None
+        return Support("yes") if served else Support("no", "GGUF is for llama.cpp, on processors here", "target cpu")
     by_modelopt = tool is not None and tool.format == "modelopt"
     if card.sm is None:
         return _on_cpu(scheme, card, by_modelopt=by_modelopt)
@@ -62,7 +65,7 @@ def _on_cpu(scheme: str, card: TargetCard, *, by_modelopt: bool) -> Support:
         return ENGINE_ONLY[scheme]
     if by_modelopt:
         return Support("no", "ModelOpt's formats are served on NVIDIA GPUs only", "tool: llm-compressor")
-    if scheme in ("gptq", "awq"):
+    if scheme in ("gptq", "awq", "int4"):
         return Support(
             "unverified", "vLLM serves 4-bit weights on processors with AVX-512 only; transformers runs them anywhere"
         )
@@ -101,6 +104,8 @@ def _by_engine(scheme: str, card: TargetCard, sm: int) -> Support:
             "TensorRT-LLM's converters read GPTQ from a Hugging Face GPTQ checkpoint, not from compressed-tensors",
             "awq, or such a checkpoint as the source with scheme: none",
         )
+    if scheme == "int4":
+        return Support("no", "plain INT4 is not made for engines here", "awq")
     if scheme == "nvfp4":
         return Support("no", "NVFP4 engines are not made here", "a :checkpoint target")
     if scheme in (*FP8_SCHEMES, "w4a8-awq") and sm < FIRST_FP8_SM:
@@ -118,7 +123,7 @@ def _by_pytorch_backend(scheme: str, card: TargetCard, sm: int) -> Support:
     if scheme in ENGINE_ONLY:
         return ENGINE_ONLY[scheme]
     other = "fp8" if sm >= FIRST_FP8_SM else "a target without :checkpoint (vLLM serves it)"
-    if scheme in ("int8", "gptq"):
+    if scheme in ("int8", "gptq", "int4"):
         return Support(
             "no", f"TensorRT-LLM's PyTorch backend does not load a compressed-tensors {scheme} checkpoint", other
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Format = Literal["compressed-tensors", "awq", "gptq", "modelopt"]
+Format = Literal["compressed-tensors", "awq", "gptq", "modelopt", "gguf"]
 """``quantization_config.quant_method`` of what it writes: servers go by it."""
 
 
@@ -26,6 +26,10 @@ class Tool:
     """What to choose it for."""
     cpu: str = ""
     """What to know before running it without a GPU."""
+    unjudged: str = ""
+    """Why transformers can't judge its output, and what can."""
+    by_vllm: bool = True
+    """Whether vLLM serves its output, and so can judge it."""
 
 
 TOOLS = {
@@ -33,7 +37,7 @@ TOOLS = {
     for tool in (
         Tool(
             "llm-compressor", "llmcompressor_quantize.py", "llmcompressor",
-            ("fp8", "fp8-static", "int8", "gptq", "awq"), "compressed-tensors", "llmcompressor",
+            ("fp8", "fp8-static", "int8", "gptq", "awq", "int4"), "compressed-tensors", "llmcompressor",
             "maintained by vLLM's own project, and loaded by it without conversion",
         ),
         Tool(
@@ -54,6 +58,13 @@ TOOLS = {
             "modelopt", "modelopt_quantize.py", "modelopt",
             ("fp8", "fp8-static", "awq", "w4a8-awq", "nvfp4"), "modelopt", None,
             "NVIDIA's own, for TensorRT-LLM's PyTorch backend and for vLLM's modelopt formats",
+            unjudged="transformers loads ModelOpt's checkpoints without their scales; set evaluation.backend: vllm",
+        ),
+        Tool(
+            "llama.cpp", "llamacpp_quantize.py", "llamacpp", ("gguf",), "gguf", None,
+            "for llama.cpp, on processors and at the edge; its first use compiles llama-cpp-python (minutes)",
+            unjudged="llama.cpp's server gives no log-probabilities of the prompt to score with",
+            by_vllm=False,
         ),
     )
 }  # fmt: skip
@@ -63,7 +74,9 @@ DEFAULT = {
     "int8": "llm-compressor",
     "gptq": "llm-compressor",
     "awq": "llm-compressor",
+    "int4": "llm-compressor",
     "w4a8-awq": "modelopt",
     "nvfp4": "modelopt",
+    "gguf": "llama.cpp",
 }
 """Scheme → the tool that makes it unless the variant says another. Engine targets go by ``engine.route`` instead."""

@@ -88,6 +88,17 @@ class Awq(_Variant):
     """Scale by activations and weights, by activations only, or try both."""
 
 
+class Int4(_Variant):
+    """INT4 weights in groups, rounded to nearest, 16-bit activations. Needs no calibration; GPTQ and AWQ lose less."""
+
+    scheme: Literal["int4"] = "int4"
+    tool: Literal["llm-compressor"] = "llm-compressor"
+    """The quantizer."""
+    group_size: Annotated[int, Field(gt=0)] = 128
+    """Input features that share one scale. Must divide every quantized layer's input size."""
+    symmetric: bool = True
+
+
 class AsIs(_Variant):
     """The checkpoint as it is: unquantized, or quantized by whoever published it. For engine targets."""
 
@@ -116,11 +127,22 @@ class Nvfp4(_Variant):
     """The quantizer."""
 
 
+class Gguf(_Variant):
+    """GGUF for llama.cpp: processors, laptops, phones. Needs no calibration."""
+
+    scheme: Literal["gguf"] = "gguf"
+    tool: Literal["llama.cpp"] = "llama.cpp"
+    """The quantizer."""
+    type: Literal["f16", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0"] = "q4_k_m"
+    """llama.cpp's file type. Layers whose width its blocks of 256 do not divide fall back to types of 32."""
+
+
 Variant = Annotated[
-    Fp8 | Fp8Static | Int8 | Gptq | Awq | AsIs | Int8WeightOnly | W4A8Awq | Nvfp4, Field(discriminator="scheme")
+    Fp8 | Fp8Static | Int8 | Gptq | Awq | Int4 | AsIs | Int8WeightOnly | W4A8Awq | Nvfp4 | Gguf,
+    Field(discriminator="scheme"),
 ]
 
-SCHEMES = ("fp8", "fp8-static", "int8", "gptq", "awq", "none", "int8-weight-only", "w4a8-awq", "nvfp4")
+SCHEMES = ("fp8", "fp8-static", "int8", "gptq", "awq", "int4", "none", "int8-weight-only", "w4a8-awq", "nvfp4", "gguf")
 
 
 def tool_of(variant: Variant) -> Tool | None:
@@ -129,7 +151,13 @@ def tool_of(variant: Variant) -> Tool | None:
 
 
 def needs_calibration(variant: Variant) -> bool:
-    return not isinstance(variant, Fp8 | AsIs | Int8WeightOnly) or variant.kv_cache is not None
+    return not (is_data_free(variant) or isinstance(variant, AsIs | Int8WeightOnly)) or variant.kv_cache is not None
+
+
+def is_data_free(variant: Variant) -> bool:
+    """Whether weights alone decide its output."""
+    rounded = isinstance(variant, Int8) and variant.method == "rtn" and variant.smoothing_strength is None
+    return isinstance(variant, Fp8 | Int4 | Gguf) or rounded
 
 
 def quantizer_options(variant: Variant) -> dict[str, JsonValue]:

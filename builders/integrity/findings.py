@@ -38,5 +38,18 @@ def read_integrity(folder: Path) -> Integrity:
     return Integrity.model_validate_json((folder / FILE).read_bytes())
 
 
+class Life(Strict):
+    """What builders/workers/life.py saw of a checkpoint that was loaded and asked."""
+
+    findings: tuple[Finding, ...]
+    answers: dict[str, str]
+    """Prompt → greedy answer."""
+
+
+def read_life(folder: Path) -> Integrity:
+    life = Life.model_validate_json((folder / "life.json").read_bytes())
+    return Integrity(findings=life.findings)
+
+
 def write_integrity(folder: Path, integrity: Integrity) -> None:
     (folder / FILE).write_text(integrity.model_dump_json(indent=1), encoding="utf-8")

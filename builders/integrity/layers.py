@@ -23,7 +23,7 @@ def findings(
 ) -> Iterator[Finding]:
     quantization: Mapping[str, Any] = output.config.get("quantization_config") or {}
     linears = {linear.name: linear for linear in facts.linears}
-    grouped = variant.scheme in ("gptq", "awq", "w4a8-awq", "nvfp4")
+    grouped = variant.scheme in ("gptq", "awq", "int4", "w4a8-awq", "nvfp4")
     group = getattr(variant, "group_size", None) or group_size(quantization) if grouped else None
     explained: set[str] = set()
     quantized = 0

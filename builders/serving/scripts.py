@@ -42,6 +42,26 @@ def vllm_script(served_name: str, serving: Serving, *, tensor_parallel: int, pip
     return _script("vllm serve weights", words)
 
 
+def llama_script(file: str, serving: Serving) -> str:
+    """llama.cpp's own server (``llama-server``), on a GGUF file of the release."""
+    words = ["--ctx-size", str(serving.max_model_len)] if serving.max_model_len else []
+    if serving.max_batch_size:
+        words += ["--parallel", str(serving.max_batch_size)]
+    return _script(shlex.join(["llama-server", "--model", f"weights/{file}"]), words)
+
+
+def mlc_script(model: str, quantization: str) -> str:
+    """MLC-LLM's three steps (docs, compilation/convert_weights and compile_models), for a machine that has it."""
+    words = ["--quantization", quantization, "-o"]
+    lines = (
+        ["mlc_llm", "convert_weight", "weights", *words, "mlc"],
+        ["mlc_llm", "gen_config", "weights", "--conv-template", "LM", *words, "mlc"],
+        ["mlc_llm", "compile", "mlc/mlc-chat-config.json", "--device", "auto", "-o", f"mlc/{model}.so"],
+    )
+    head = "#!/bin/sh\n# Not run by Engineworks: MLC-LLM is not on PyPI. Choose your model's own chat template.\n"
+    return head + 'set -e\ncd "$(dirname "$0")/.."\n' + "\n".join(map(shlex.join, lines)) + "\n"
+
+
 def trtllm_serve_script(
     serving: Serving,
     *,

@@ -23,7 +23,7 @@ variants:
   modelopt: {{scheme: fp8-static, tool: modelopt, kv_cache: fp8, targets: [h100]}}
   modelopt-awq: {{scheme: awq, tool: modelopt, group_size: 64, n_grid: 4, targets: ["h100:checkpoint"]}}
   nvfp4: {{scheme: nvfp4, targets: ["b200:checkpoint"]}}
-targets: [h100, "h100:checkpoint", "b200:checkpoint"]
+targets: [cpu, h100, "h100:checkpoint", "b200:checkpoint"]
 evaluation:
   documents: 40
   offline: true
