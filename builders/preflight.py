@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from builders.kernels import problems_with_kernels
 from builders.model_facts import ModelFacts
+from builders.shapes import problems_with_shape
 from builders.trtllm.line import cards_of
 from builders.trtllm.preflight import problems_with_engines
 from recipes.errors import Problem, nearest
@@ -36,6 +38,9 @@ def problems_with(recipe: Recipe, cards: list[TargetCard], facts: ModelFacts) ->
         problems += _keep(name, variant, facts)
         problems += _kv_cache(name, variant, cards)
         problems += _tool_options(name, variant)
+        problems += problems_with_shape(name, variant, facts)
+        for card in cards_of(variant, cards):
+            problems += problems_with_kernels(name, variant, card, facts)
     return problems + problems_with_engines(recipe, cards, facts)
 
 

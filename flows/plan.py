@@ -24,10 +24,12 @@ from builders.estimates import (
     in_words,
 )
 from builders.integrity import read_integrity, read_life
+from builders.kernels import note_on_kernels
 from builders.model_facts import ModelFacts
 from builders.preflight import problems_with
 from builders.resolve import ResolvedSource, resolve_source
 from builders.run_stage import find_result
+from builders.shapes import note_on_shape
 from builders.stages import builder_stages
 from builders.trtllm.installation import find_python
 from builders.trtllm.line import cards_of, engine_lines, is_served_as_checkpoint
@@ -124,6 +126,13 @@ def make_plan(recipe_path: Path, overrides: tuple[str, ...], home: Home, registr
         if (finding := support(variant, card)).level != "yes"
     ]
     notes += _tool_notes(recipe, cards)
+    notes += [
+        note
+        for name, variant in recipe.variants.items()
+        for card in cards_of(variant, cards)
+        if (note := note_on_kernels(name, variant, card, source.facts))
+    ]
+    notes += [note for name, it in recipe.variants.items() if (note := note_on_shape(name, it, source.facts))]
     notes += notes_on(recipe, cards, source.facts)
     if engine_lines(recipe, cards) and find_python() is None:
         notes.append("TensorRT-LLM is not on this machine: trtllm-build and trtllm-serve can't run here")

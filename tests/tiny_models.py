@@ -9,14 +9,30 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-Family = Literal["llama", "qwen2", "qwen3", "mistral"]
+Family = Literal["llama", "qwen2", "qwen3", "mistral", "gemma", "phi3", "mixtral", "qwen3_moe"]
 Dtype = Literal["bfloat16", "float16", "float32"]
 ARCHITECTURES = {
     "llama": "LlamaForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
     "mistral": "MistralForCausalLM",
+    "gemma": "GemmaForCausalLM",
+    "phi3": "Phi3ForCausalLM",
+    "mixtral": "MixtralForCausalLM",
+    "qwen3_moe": "Qwen3MoeForCausalLM",
 }
+OWN_FIELDS: dict[str, dict[str, Any]] = {
+    "mistral": {"sliding_window": 256},
+    "gemma": {"hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh"},
+    "phi3": {"pad_token_id": 0, "original_max_position_embeddings": 512},
+    "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None},
+    "qwen3_moe": {
+        "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 512, "decoder_sparse_step": 1,
+        "mlp_only_layers": [], "norm_topk_prob": True,
+    },
+}  # fmt: skip
+"""Fields that a family's config has beside the common ones."""
+EXPERTS = 4
 LLAMA3_ROPE = {
     "rope_type": "llama3",
     "factor": 8.0,
@@ -27,6 +43,9 @@ LLAMA3_ROPE = {
 MERGES = (("t", "h"), ("th", "e"), ("i", "n"), ("a", "n"), ("Ġ", "the"))
 KINDS = {"float32": "F32", "int8": "I8", "uint8": "U8", "int32": "I32", "int64": "I64"}
 NAMES = {"bfloat16": "BF16", "float16": "F16", "float32": "F32"}
+
+
+Tensors = dict[str, NDArray[np.float32]]
 
 
 def write_tiny(
@@ -73,8 +92,7 @@ def write_tiny(
         config["rope_parameters"] = {"rope_theta": rope_theta, "rope_type": "default", **(rope_scaling or {})}
     else:
         config |= {"torch_dtype": dtype, "rope_theta": rope_theta, "rope_scaling": rope_scaling}
-    if family == "mistral":
-        config["sliding_window"] = 256
+    config |= OWN_FIELDS.get(family, {})
     (folder / "config.json").write_text(json.dumps(config | more))
     ids = {"bos_token_id": vocab - 2, "eos_token_id": vocab - 1}
     (folder / "generation_config.json").write_text(json.dumps({"_from_model_config": True, **ids}))
@@ -105,17 +123,44 @@ def _tensors(family: Family, config: dict[str, Any], rng: np.random.Generator) -
     def norm(size: int) -> NDArray[np.float32]:
         return (1 + 0.1 * rng.standard_normal(size)).astype(np.float32)
 
+    def attention(place: str) -> Tensors:
+        if family == "phi3":
+            fused = matrix(q + 2 * kv, hidden)
+            return {f"{place}.qkv_proj.weight": fused, f"{place}.o_proj.weight": matrix(hidden, q)}
+        found: Tensors = {}
+        for name, out, inp in (("q", q, hidden), ("k", kv, hidden), ("v", kv, hidden), ("o", hidden, q)):
+            found[f"{place}.{name}_proj.weight"] = matrix(out, inp)
+            if family == "qwen2" and name != "o":
+                found[f"{place}.{name}_proj.bias"] = matrix(out, 1)[:, 0]
+        if family.startswith("qwen3"):
+            found |= {f"{place}.{name}_norm.weight": norm(dim) for name in ("q", "k")}
+        return found
+
+    def experts(place: str, names: tuple[str, str, str]) -> Tensors:
+        found = {f"{place}.gate.weight": matrix(EXPERTS, hidden)}
+        for expert in range(EXPERTS):
+            for name, out, inp in zip(names, (inter, inter, hidden), (hidden, hidden, inter), strict=True):
+                found[f"{place}.experts.{expert}.{name}.weight"] = matrix(out, inp)
+        return found
+
+    def feed_forward(place: str) -> Tensors:
+        match family:
+            case "phi3":
+                fused = matrix(2 * inter, hidden)
+                down = matrix(hidden, inter)
+                return {f"{place}.mlp.gate_up_proj.weight": fused, f"{place}.mlp.down_proj.weight": down}
+            case "mixtral":
+                return experts(f"{place}.block_sparse_moe", ("w1", "w3", "w2"))
+            case "qwen3_moe":
+                return experts(f"{place}.mlp", ("gate_proj", "up_proj", "down_proj"))
+            case _:
+                shapes = (("gate", inter, hidden), ("up", inter, hidden), ("down", hidden, inter))
+                return {f"{place}.mlp.{name}_proj.weight": matrix(out, inp) for name, out, inp in shapes}
+
     tensors = {"model.embed_tokens.weight": matrix(config["vocab_size"], hidden)}
     for layer in range(config["num_hidden_layers"]):
         place = f"model.layers.{layer}"
-        for name, out, inp in (("q", q, hidden), ("k", kv, hidden), ("v", kv, hidden), ("o", hidden, q)):
-            tensors[f"{place}.self_attn.{name}_proj.weight"] = matrix(out, inp)
-            if family == "qwen2" and name != "o":
-                tensors[f"{place}.self_attn.{name}_proj.bias"] = matrix(out, 1)[:, 0]
-        if family == "qwen3":
-            tensors |= {f"{place}.self_attn.{name}_norm.weight": norm(dim) for name in ("q", "k")}
-        for name, out, inp in (("gate", inter, hidden), ("up", inter, hidden), ("down", hidden, inter)):
-            tensors[f"{place}.mlp.{name}_proj.weight"] = matrix(out, inp)
+        tensors |= attention(f"{place}.self_attn") | feed_forward(place)
         tensors |= {f"{place}.{name}_layernorm.weight": norm(hidden) for name in ("input", "post_attention")}
     tensors["model.norm.weight"] = norm(hidden)
     if not config["tie_word_embeddings"]:

@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from checkpoint_files import carry_over, samples
+from checkpoint_files import carry_over, read_json, samples, write_json
 from worker_api import Events, Job, Refusal, run_worker
 
 
@@ -34,8 +34,9 @@ def work(job: Job, events: Events) -> None:
     _report_layers(model, events, calibrated="calibration" in job.inputs)
     _run(model, job, keep)
     events.log("writing the checkpoint")
-    model.config.dtype = written
     model.save_pretrained(job.output, save_compressed=True)
+    config = read_json(job.output / "config.json")
+    write_json(job.output / "config.json", config | {"dtype": str(written).removeprefix("torch.")})
     _cast_leftovers(job.output, written, scales_too=job.params["scheme"] in ("gptq", "awq"))
     for stray in ("recipe.yaml", "generation_config.json"):
         (job.output / stray).unlink(missing_ok=True)
