@@ -24,6 +24,14 @@ SMALL = (
 """The demo cut down to two variants and a minute of work. Its verdicts mean nothing."""
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All here is ``e2e``, and may take long where environments are made or two cores are busy."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.e2e)
+            item.add_marker(pytest.mark.timeout(2400))
+
+
 @dataclass(frozen=True)
 class Bench:
     """A home of its own, sharing the tool environments of the session."""

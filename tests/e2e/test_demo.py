@@ -11,7 +11,6 @@ import pytest
 
 from tests.e2e.conftest import DEMO, Bench
 
-pytestmark = pytest.mark.e2e
 Demo = tuple[Bench, dict[str, Any]]
 
 

@@ -18,7 +18,6 @@ import pytest
 
 from tests.e2e.conftest import ROOT, Bench
 
-pytestmark = pytest.mark.e2e
 PREFECT = str(Path(sys.executable).with_name("prefect"))
 
 

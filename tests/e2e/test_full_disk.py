@@ -11,8 +11,6 @@ import pytest
 
 from tests.e2e.conftest import DEMO, SMALL, Bench, sets
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
-
 
 @pytest.fixture
 def small_disk(new_bench: Callable[[], Bench]) -> Iterator[Bench]:

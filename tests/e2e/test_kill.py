@@ -17,7 +17,6 @@ from artifacts.manifest import Manifest, scan
 from artifacts.registry import BUILD
 from tests.e2e.conftest import DEMO, SMALL, Bench, sets
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 KILLS = 5
 
 
