@@ -7,6 +7,7 @@ quantized checkpoint with every other file of the source beside it; the same ten
 
 from __future__ import annotations
 
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ def work(job: Job, events: Events) -> None:
     shards = sorted(source.glob("*.safetensors"))
     if not shards:
         raise Refusal("source: no safetensors, which the shard-by-shard path reads", "Convert the checkpoint first")
+    _check_keep(shards, [pattern for pattern in job.params["keep"] if pattern != "lm_head"])
     stop = threading.Event()
     threading.Thread(target=_report, args=(job.output, len(shards), events, stop), daemon=True).start()
     try:
@@ -45,6 +47,19 @@ def work(job: Job, events: Events) -> None:
         stop.set()
     events.progress(len(shards), len(shards), "shards")
     carry_over(source, job.output)
+
+
+def _check_keep(shards: list[Path], keep: list[str]) -> None:
+    """Every entry must name a layer: one that matches nothing keeps nothing, in silence."""
+    from safetensors import safe_open
+
+    names: set[str] = set()
+    for shard in shards:
+        with safe_open(shard, "pt") as file:
+            names |= {name.removesuffix(".weight") for name in file.keys()}  # noqa: SIM118 - it is no mapping
+    for pattern in keep:
+        if not any(re.match(pattern[3:], name) if pattern.startswith("re:") else pattern == name for name in names):
+            raise Refusal(f"keep: {pattern!r} matches no module", "Name a layer, or re: and a regular expression")
 
 
 def _config(scheme: str, options: dict[str, Any], keep: list[str]) -> Any:
