@@ -42,6 +42,7 @@ PLACES = {
     "gate": "evaluation/",
     "candidate": "evaluation/",
     "baseline": "evaluation/original/",
+    "benchmark": "evaluation/",
 }
 """Input of the stage → where its files go in the release."""
 

@@ -67,9 +67,13 @@ def evaluation_stages(
         stages.append(_release_stage(name, recipe, cards, source, [*made, *stages], evaluated=judged))
     for line in engines:
         if has_server:
-            stages += [_evaluate_engine_stage(line, inputs, recipe, home), _gate_stage(line.name, line.variant, recipe)]
+            stages += [
+                _evaluate_engine_stage(line, inputs, recipe, home),
+                _gate_stage(line.name, line.variant, recipe),
+                _benchmark_stage(line, recipe, home),
+            ]
         else:
-            reason = "trtllm-serve is not on this machine"
+            reason = "trtllm-serve is not on this machine, so it was not measured either"
             stages.append(_not_run_stage(line.name, line.variant, recipe, reason))
         stages.append(_engine_release_stage(line, recipe, source, [*made, *stages], evaluated=has_server))
     return tuple(stages)
@@ -122,19 +126,36 @@ def vllm_server(toolchain: str, serving: Serving) -> list[JsonValue]:
 def _evaluate_engine_stage(line: EngineLine, inputs: dict[str, str], recipe: Recipe, home: Path) -> Stage:
     """What is judged is what is served: trtllm-serve on the engine itself."""
     stage = _evaluate_stage(line.name, "checkpoint", (), inputs, recipe, home)
+    return stage.model_copy(
+        update={
+            "tools": {},
+            "params": {**stage.params, "server": _engine_server(line)},
+            "inputs": {**stage.inputs, "engine": f"engine:{line.name}", "serve": f"serve:{line.name}"},
+        }
+    )
+
+
+def _benchmark_stage(line: EngineLine, recipe: Recipe, home: Path) -> Stage:
+    """How fast the engine serves, under the recipe's load."""
+    return worker_stage(
+        f"benchmark:{line.name}",
+        "evaluation/workers/serve_benchmark.py",
+        home,
+        params={"server": _engine_server(line), **recipe.benchmark.model_dump(mode="json")},
+        inputs={"checkpoint": "checkpoint", "engine": f"engine:{line.name}", "serve": f"serve:{line.name}"},
+        helpers=("evaluation/workers/openai_server.py",),
+        after=(f"gate:{line.name}",),
+        timeout_s=recipe.evaluation.timeout_minutes * 60,
+    )
+
+
+def _engine_server(line: EngineLine) -> list[JsonValue]:
     card = line.card
-    server: list[JsonValue] = [
+    return [
         "trtllm-serve", "{engine}/engine", "--tokenizer", "{serve}/tokenizer",
         *backend_option("tensorrt", card.tensorrt_llm or ""), "--host", "127.0.0.1", "--port", "{port}",
         "--tp_size", str(card.tensor_parallel), "--pp_size", str(card.pipeline_parallel),
     ]  # fmt: skip
-    return stage.model_copy(
-        update={
-            "tools": {},
-            "params": {**stage.params, "server": server},
-            "inputs": {**stage.inputs, "engine": f"engine:{line.name}", "serve": f"serve:{line.name}"},
-        }
-    )
 
 
 def _not_run_stage(name: str, variant_name: str, recipe: Recipe, reason: str) -> Stage:
@@ -219,6 +240,7 @@ def _engine_release_stage(
     }
     if evaluated:
         inputs |= {"baseline": f"evaluate:{ORIGINAL}", "candidate": f"evaluate:{line.name}"}
+        inputs["benchmark"] = f"benchmark:{line.name}"
     if needs_calibration(variant) and by_modelopt:
         inputs["calibration"] = "calibration"
     params: dict[str, JsonValue] = {

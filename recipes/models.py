@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
+from recipes.benchmark import Benchmark
 from recipes.engine import EngineBuild
 from recipes.serving import Serving
 from recipes.sources import SourceField
@@ -122,6 +123,8 @@ class Recipe(Strict):
     """How TensorRT-LLM engines are built."""
     serving: Serving = Serving()
     """Options for the launch files beside each artifact."""
+    benchmark: Benchmark = Benchmark()
+    """The load that engines are measured under."""
     evaluation: Evaluation = Evaluation()
     publication: Publication = Publication()
 

@@ -200,7 +200,7 @@ def _served(job: Job, events: Events, tasks: dict[str, Any], command: list[str])
 
     folders = {f"{{{name}}}": str(path) for name, path in job.inputs.items()}
     folders |= {f"{{python:{name}}}": python for name, python in job.tools.items()}
-    words = [_filled(word, folders) for word in command]
+    words = [openai_server.filled(word, folders) for word in command]
     with openai_server.served(words, job.scratch / "server.log", events) as (base, name):
         scored = [task_name for task_name, task in tasks.items() if task.OUTPUT_TYPE != "generate_until"]
         if scored and not openai_server.scores_prompts(base, name):
@@ -218,12 +218,6 @@ def _served(job: Job, events: Events, tasks: dict[str, Any], command: list[str])
             num_concurrent=job.params["batch_size"],
             max_retries=2,
         )
-
-
-def _filled(word: str, folders: dict[str, str]) -> str:
-    for name, folder in folders.items():
-        word = word.replace(name, folder)
-    return word
 
 
 def _report_progress(events: Events) -> None:

@@ -53,6 +53,13 @@ def served(command: list[str], log: Path, events: Events, *, timeout_s: float = 
         process.wait()
 
 
+def filled(word: str, folders: dict[str, str]) -> str:
+    """A word of a command with the folders that it names in braces."""
+    for name, folder in folders.items():
+        word = word.replace(name, folder)
+    return word
+
+
 def complete(base: str, body: dict[str, Any], timeout_s: float = 600) -> dict[str, Any]:
     """POST to ``/completions``. Raises OSError when it does not answer with 200."""
     request = urllib.request.Request(

@@ -45,7 +45,19 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if body.get("stream"):
+            self.stream(body["max_tokens"])
+            return
         self.answer({"object": "text_completion", "model": "engine", "choices": choices(body)})
+
+    def stream(self, tokens: int) -> None:
+        """As many events as tokens were asked for: a benchmark measures times, not words."""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        for _ in range(tokens):
+            self.wfile.write(b'data: {"choices": [{"index": 0, "text": "x"}]}\n\n')
+        self.wfile.write(b"data: [DONE]\n\n")
 
     def answer(self, document: dict[str, Any]) -> None:
         data = json.dumps(document).encode()

@@ -216,6 +216,10 @@ def test_an_engine_is_judged_through_its_server(built: Built, tmp_path: Path) ->
     assert abs(row["drop"]) < 0.05
     results = json.loads((Path(row["location"].removeprefix("file://")) / "evaluation" / "results.json").read_text())
     assert results["compute"] == {"server": "trtllm-serve"}
+    measured = json.loads((Path(row["location"].removeprefix("file://")) / "evaluation" / "benchmark.json").read_text())
+    assert (measured["completed"], measured["failed"]) == (64, 0)
+    assert measured["output_tokens_per_s"] > 0
+    assert measured["ttft_ms"]["p50"] <= measured["e2e_ms"]["p50"] <= measured["e2e_ms"]["p99"]
 
 
 def test_a_server_that_scores_no_prompts_is_found_out(built: Built, tmp_path: Path) -> None:
