@@ -10,10 +10,12 @@ from tests.e2e.conftest import DEMO, SMALL, Bench, sets
 
 
 def test_the_gate_through_vllm(new_bench: Callable[[], Bench]) -> None:
-    """FP8 and 4-bit GPTQ weights load in vLLM on this processor, and answer like the original."""
+    """FP8 weights, and 4-bit ones where the processor has AVX-512, load in vLLM and answer like the original."""
     bench = new_bench()
+    four_bits = "avx512" in Path("/proc/cpuinfo").read_text()
+    only = () if four_bits else ("variants.gptq=null",)
     done = bench.run(
-        "build", str(DEMO), "--json", *sets(*SMALL, "evaluation.backend=vllm-cpu", "serving.max_model_len=2048")
+        "build", str(DEMO), "--json", *sets(*SMALL, *only, "evaluation.backend=vllm-cpu", "serving.max_model_len=2048")
     )
     assert done.returncode == 0, done.stderr + done.stdout
     for row in json.loads(done.stdout)["releases"]:
