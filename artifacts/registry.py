@@ -4,7 +4,9 @@
 
     releases/<model>/<variant>/<release-id>/    immutable; exists if and only if manifest.json exists (written last)
         manifest.json  README.md  recipe.json  weights/…  evaluation/…  serve/…
-        build.json     when and where it was built: for information, not vouched for by the manifest
+        build.json     when and where it was built     } for information: not vouched for by the manifest,
+        provenance.json  bom.json                      } but by signatures
+        signatures/<key>.json
 """
 
 from __future__ import annotations
@@ -23,6 +25,11 @@ from recipes.errors import BadRequest, Problem, RegistryError, nearest
 
 MANIFEST = "manifest.json"
 BUILD = "build.json"
+PROVENANCE = "provenance.json"
+BOM = "bom.json"
+ATTACHED = (BUILD, PROVENANCE, BOM)
+"""What tells of one build. It holds dates, so the manifest, the same for every build, can't list it."""
+SIGNATURES = "signatures/"
 FILES_AT_ONCE = 4
 
 Progress = Callable[[int, int], None]
@@ -50,6 +57,7 @@ class Registry:
         ``files``: path in the release → local file. False: it was published already. Interrupted at any moment, nothing
         is visible, and the next try sends only the files that are missing. Raises :class:`RegistryError`.
         """
+        _refuse_reserved(release)
         prefix, manifest = release.ref.prefix, manifest_bytes(release)
         if self._is_published_as(prefix, manifest):
             return False
@@ -133,6 +141,14 @@ class Registry:
                 f"{self.storage.url}/{prefix} holds another manifest under this id", hint="Was it edited by hand?"
             )
         return there is not None
+
+
+def _refuse_reserved(release: Release) -> None:
+    if not release.files:
+        raise BadRequest(Problem("release", "it holds no files", "at least one"))
+    for entry in release.files:
+        if entry.path in (MANIFEST, *ATTACHED) or entry.path.startswith(SIGNATURES):
+            raise BadRequest(Problem("release", f"it holds a file {entry.path}", "that name left to the registry"))
 
 
 def manifest_bytes(release: Release) -> bytes:

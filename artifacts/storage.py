@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlparse
@@ -18,6 +19,17 @@ from recipes.errors import BadRequest, Problem
 class StoredObject:
     key: str
     size: int
+    modified: datetime
+    """By the storage's own clock, UTC."""
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """A small object as it stood at one moment."""
+
+    data: bytes
+    tag: str
+    """Changes with the content: the ETag on S3."""
 
 
 class Storage(Protocol):
@@ -36,6 +48,33 @@ class Storage(Protocol):
 
     def create(self, key: str, data: bytes) -> bool:
         """Write a small object unless one is there. False: one was, and it is untouched. Atomic between any writers."""
+        ...
+
+    def read_tagged(self, key: str) -> Tagged | None:
+        """As :meth:`read`, with the tag that :meth:`replace` wants."""
+        ...
+
+    def replace(self, key: str, data: bytes, tag: str) -> bool:
+        """Write a small object if the one there still has ``tag``. False: it has not, or is gone, and nothing changed.
+
+        Atomic between any writers. A lost answer may hide that an earlier try won: read back to know.
+        """
+        ...
+
+    def delete(self, key: str) -> None:
+        """Remove an object; none there is no error."""
+        ...
+
+    def copy(self, source: str, key: str, entry: FileEntry) -> bool:
+        """Copy inside the storage, without the bytes passing here. False: upload instead, the copy is not sure."""
+        ...
+
+    def lacks_conditions(self) -> str:
+        """Try for real whether :meth:`create` and :meth:`replace` hold. The reason why not, or an empty string."""
+        ...
+
+    def now(self) -> datetime:
+        """The time by the storage's clock, UTC: that of this machine may be wrong."""
         ...
 
     def upload(self, path: Path, key: str, entry: FileEntry) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
+import hashlib
 import os
 import uuid
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 from artifacts.digest import digest_file
 from artifacts.files import sync
 from artifacts.manifest import FileEntry
-from artifacts.storage import StoredObject, copy_hashing
+from artifacts.storage import StoredObject, Tagged, copy_hashing
 from recipes.errors import RegistryError
 
 TEMPORARY = ".engineworks-"
@@ -40,16 +44,57 @@ class FileStorage:
     def create(self, key: str, data: bytes) -> bool:
         target = self.root / key
         with self._explained(), self._temporary(target) as temporary:
-            with temporary.open("wb") as stream:
-                stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
+            self._write(temporary, data)
             try:
                 os.link(temporary, target)  # unlike rename, this fails when somebody was first
             except FileExistsError:
                 return False
             sync(target.parent)
             return True
+
+    def read_tagged(self, key: str) -> Tagged | None:
+        data = self.read(key)
+        return None if data is None else Tagged(data, hashlib.sha256(data).hexdigest())
+
+    def replace(self, key: str, data: bytes, tag: str) -> bool:
+        with self._explained(), self._alone():
+            there = self.read_tagged(key)
+            if there is None or there.tag != tag:
+                return False
+            with self._temporary(self.root / key) as temporary:
+                self._write(temporary, data)
+                temporary.replace(self.root / key)
+                sync(temporary.parent)
+            return True
+
+    def delete(self, key: str) -> None:
+        path = self.root / key
+        with self._explained():
+            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # folders that are empty now; another writer may have filled one
+                for folder in path.relative_to(self.root).parents:
+                    if folder != Path():
+                        (self.root / folder).rmdir()
+
+    def copy(self, source: str, key: str, entry: FileEntry) -> bool:
+        path = self.root / source
+        if not path.is_file():
+            return False
+        self.upload(path, key, entry)
+        return True
+
+    def lacks_conditions(self) -> str:
+        with self._explained():
+            try:
+                with self._alone():
+                    return ""
+            except OSError as error:
+                if error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL):
+                    return f"its file system has no locks ({error.strerror})"
+                raise
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
 
     def upload(self, path: Path, key: str, entry: FileEntry) -> None:
         target = self.root / key
@@ -89,13 +134,36 @@ class FileStorage:
         with self._explained():
             for path in sorted(folder.rglob("*")):
                 key = path.relative_to(self.root).as_posix()
-                if path.is_file() and key.startswith(prefix) and not path.name.startswith(TEMPORARY):
-                    yield StoredObject(key, path.stat().st_size)
+                if path.name.startswith(TEMPORARY) or not key.startswith(prefix):
+                    continue
+                with contextlib.suppress(FileNotFoundError):  # removed since it was listed
+                    state = path.stat()
+                    if path.is_file():
+                        yield StoredObject(key, state.st_size, datetime.fromtimestamp(state.st_mtime, UTC))
+
+    @staticmethod
+    def _write(path: Path, data: bytes) -> None:
+        with path.open("wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        """One replacement at a time, among all processes. The kernel lets go when the holder dies."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        with (self.root / f"{TEMPORARY}lock").open("a+b") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            yield
 
     @contextmanager
     def _temporary(self, target: Path) -> Generator[Path]:
-        target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f"{TEMPORARY}{uuid.uuid4().hex[:12]}")
+        while True:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # a deletion has just swept the empty folder away
+                temporary.touch()
+                break
         try:
             yield temporary
         finally:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import uuid
+from base64 import b64encode
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +26,7 @@ from botocore.exceptions import (  # pyright: ignore[reportMissingTypeStubs]
 )
 
 from artifacts.manifest import FileEntry
-from artifacts.storage import StoredObject
+from artifacts.storage import StoredObject, Tagged
 from recipes.errors import RegistryError
 
 if TYPE_CHECKING:
@@ -33,6 +38,9 @@ PARTS_AT_ONCE = 4
 SHA256 = "sha256"
 """Metadata field that carries a whole file's hash (a multipart checksum is one of its parts' hashes)."""
 TAKEN = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
+COPY_AT_MOST = 5 << 30
+PROBES = "probes/"
+"""Where conditional writes are tried; anything left there is of no worth."""
 MISSING = ("NoSuchKey", "404", "NotFound")
 
 
@@ -68,13 +76,74 @@ class S3Storage:
             self._client.head_bucket(Bucket=self.bucket)
 
     def read(self, key: str) -> bytes | None:
-        with self._explained():
+        there = self.read_tagged(key)
+        return there and there.data
+
+    def read_tagged(self, key: str) -> Tagged | None:
+        with self._explained(key):
             try:
-                return self._client.get_object(Bucket=self.bucket, Key=self.prefix + key)["Body"].read()
+                answer = self._client.get_object(Bucket=self.bucket, Key=self.prefix + key)
+                return Tagged(answer["Body"].read(), answer["ETag"])
             except ClientError as error:
                 if _code(error) in MISSING:
                     return None
                 raise
+
+    def replace(self, key: str, data: bytes, tag: str) -> bool:
+        with self._explained(key):
+            try:
+                self._client.put_object(
+                    Bucket=self.bucket, Key=self.prefix + key, Body=data, IfMatch=tag, ChecksumAlgorithm="SHA256"
+                )
+            except ClientError as error:
+                if _code(error) in (*TAKEN, *MISSING):
+                    return False
+                raise
+        return True
+
+    def delete(self, key: str) -> None:
+        with self._explained(key):
+            self._client.delete_object(Bucket=self.bucket, Key=self.prefix + key)
+
+    def copy(self, source: str, key: str, entry: FileEntry) -> bool:
+        """Vouched for by the checksum that the server works out for the copy, which AWS does up to 5 GiB."""
+        if entry.size > COPY_AT_MOST:
+            return False
+        with self._explained(key):
+            try:
+                answer = self._client.copy_object(
+                    Bucket=self.bucket,
+                    Key=self.prefix + key,
+                    CopySource={"Bucket": self.bucket, "Key": self.prefix + source},
+                    ChecksumAlgorithm="SHA256",
+                    Metadata={SHA256: entry.sha256},
+                    MetadataDirective="REPLACE",
+                )
+            except ClientError as error:
+                if _code(error) in MISSING:
+                    return False
+                raise
+        seen = answer["CopyObjectResult"].get("ChecksumSHA256")
+        return seen == b64encode(bytes.fromhex(entry.sha256)).decode()
+
+    def lacks_conditions(self) -> str:
+        key = f"{PROBES}{uuid.uuid4().hex}"
+        if not self.create(key, b"1"):
+            return "If-None-Match: * was refused for a new object"
+        try:
+            if self.create(key, b"2"):
+                return "If-None-Match: * was ignored: an object that was there has been overwritten"
+            if self.replace(key, b"3", '"00000000000000000000000000000000"'):
+                return "If-Match was ignored: an object with another ETag has been overwritten"
+            return ""
+        finally:
+            with contextlib.suppress(RegistryError):  # a promoter may lack the right to delete
+                self.delete(key)
+
+    def now(self) -> datetime:
+        with self._explained():
+            headers = self._client.head_bucket(Bucket=self.bucket)["ResponseMetadata"]["HTTPHeaders"]
+        return parsedate_to_datetime(headers["date"]).astimezone(UTC)
 
     def create(self, key: str, data: bytes) -> bool:
         with self._explained():
@@ -137,7 +206,8 @@ class S3Storage:
             )
             for page in pages:
                 for item in page.get("Contents", []):
-                    yield StoredObject(item.get("Key", "")[len(self.prefix) :], item.get("Size", 0))
+                    modified = item.get("LastModified") or datetime.now(UTC)
+                    yield StoredObject(item.get("Key", "")[len(self.prefix) :], item.get("Size", 0), modified)
 
     @contextmanager
     def _explained(self, key: str = "") -> Generator[None]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
-from artifacts.registry import BUILD, MANIFEST, Progress, Registry
+from artifacts.manifest import FileEntry
+from artifacts.registry import ATTACHED, FILES_AT_ONCE, MANIFEST, SIGNATURES, Progress, Registry
 from artifacts.release import ReleaseRef
 from recipes.errors import Problem
 
@@ -16,18 +18,23 @@ def verify(registry: Registry, ref: ReleaseRef, progress: Progress = lambda _don
     """
     release = registry.release(ref)
     done = 0
-    for entry in release.files:
-        seen = registry.storage.digest(f"{ref.prefix}/{entry.path}")
-        if seen is None:
-            yield Problem(entry.path, "missing", f"{entry.size} bytes")
-        elif seen[0] != entry.size:
-            yield Problem(entry.path, f"{seen[0]} bytes", f"{entry.size}")
-        elif seen[1] != entry.sha256:
-            yield Problem(entry.path, f"sha256 {seen[1][:16]}", entry.sha256[:16])
-        done += entry.size
-        progress(done, release.bytes)
-    known = {entry.path for entry in release.files} | {MANIFEST, BUILD}
+
+    def digest(entry: FileEntry) -> tuple[int, str] | None:
+        return registry.storage.digest(f"{ref.prefix}/{entry.path}")
+
+    with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
+        digests = pool.map(digest, release.files)
+        for entry, seen in zip(release.files, digests, strict=True):
+            if seen is None:
+                yield Problem(entry.path, "missing", f"{entry.size} bytes")
+            elif seen[0] != entry.size:
+                yield Problem(entry.path, f"{seen[0]} bytes", f"{entry.size}")
+            elif seen[1] != entry.sha256:
+                yield Problem(entry.path, f"sha256 {seen[1][:16]}", entry.sha256[:16])
+            done += entry.size
+            progress(done, release.bytes)
+    known = {entry.path for entry in release.files} | {MANIFEST, *ATTACHED}
     for item in registry.storage.list(f"{ref.prefix}/"):
         path = item.key[len(ref.prefix) + 1 :]
-        if path not in known:
+        if path not in known and not path.startswith(SIGNATURES):
             yield Problem(path, "not in the manifest", "no file")

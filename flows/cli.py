@@ -2,47 +2,24 @@
 
 from __future__ import annotations
 
-import functools
 import json
-import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from flows.channel_commands import history, promote, rollback
+from flows.command_options import JSON, REGISTRY, find, open_registry, with_home
 from recipes.errors import EngineworksError
 
 if TYPE_CHECKING:
     from artifacts.home import Home
-    from artifacts.registry import Registry
 
 RECIPE = click.argument("recipe", type=click.Path(path_type=Path))
 SET = click.option(
     "--set", "overrides", multiple=True, metavar="FIELD.PATH=VALUE", help="Override a field of the recipe."
 )
-JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document to stdout.")
-HOME = click.option(
-    "--home", "home_path", type=click.Path(path_type=Path), help="Instead of $ENGINEWORKS_HOME (~/.engineworks)."
-)
-REGISTRY = click.option(
-    "--registry", metavar="URL", help="s3://BUCKET/PREFIX or file:///DIR, instead of $ENGINEWORKS_REGISTRY."
-)
-
-
-def with_home(command: Callable[..., None]) -> Callable[..., None]:
-    """Give the command ``home``, set for every process it starts."""
-
-    @functools.wraps(command)
-    def wrapped(*args: Any, home_path: Path | None, **kwargs: Any) -> None:
-        from artifacts.home import Home
-
-        home = Home.find(home_path)
-        os.environ["ENGINEWORKS_HOME"] = str(home.root)
-        command(*args, home=home, **kwargs)
-
-    return HOME(wrapped)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -220,14 +197,22 @@ def show(release: str, registry: str | None, home: Home, *, as_json: bool) -> No
 
 
 @cli.command()
-@click.argument("release")
+@click.argument("release", metavar="RELEASE | MODEL/VARIANT")
 @click.argument("destination", type=click.Path(path_type=Path), required=False)
+@click.option("--channel", help="What this channel of MODEL/VARIANT points at: production, …")
 @click.option("--force", is_flag=True, help="Fetch an engine that this machine can't load.")
 @REGISTRY
 @JSON
 @with_home
 def pull(
-    release: str, destination: Path | None, registry: str | None, home: Home, *, force: bool, as_json: bool
+    release: str,
+    destination: Path | None,
+    channel: str | None,
+    registry: str | None,
+    home: Home,
+    *,
+    force: bool,
+    as_json: bool,
 ) -> None:
     """Bring a release to DESTINATION (default: pulled/RELEASE), verified; resumes what was begun."""
     from artifacts.pull import pull as fetch
@@ -236,7 +221,7 @@ def pull(
     from recipes.errors import BadRequest
 
     there = open_registry(registry, home)
-    ref = there.find(release)
+    ref = find(there, release, channel)
     engine = there.release(ref).engine
     if engine and not force and (problems := list(problems_with_engine(engine, Machine.here()))):
         raise BadRequest(problems)
@@ -246,17 +231,18 @@ def pull(
 
 
 @cli.command()
-@click.argument("release")
+@click.argument("release", metavar="RELEASE | MODEL/VARIANT")
+@click.option("--channel", help="What this channel of MODEL/VARIANT points at: production, …")
 @REGISTRY
 @JSON
 @with_home
-def verify(release: str, registry: str | None, home: Home, *, as_json: bool) -> None:
+def verify(release: str, channel: str | None, registry: str | None, home: Home, *, as_json: bool) -> None:
     """Check every byte of a published release against its manifest. Exits 1 if anything is wrong."""
     from artifacts.verify import verify as check
     from flows.progress import bytes_shown
 
     there = open_registry(registry, home)
-    ref = there.find(release)
+    ref = find(there, release, channel)
     with bytes_shown(f"verify {ref.release_id}", quiet=as_json) as progress:
         problems = list(check(there, ref, progress))
     if as_json:
@@ -330,11 +316,8 @@ def doctor(target: str | None, registry: str | None, home: Home, *, as_json: boo
     sys.exit(1 if any(check.status == "problem" for check in checks) else 0)
 
 
-def open_registry(url: str | None, home: Home) -> Registry:
-    from artifacts.registry import Registry
-    from artifacts.storage import open_storage
-
-    return Registry(open_storage(url or home.registry_url))
+for command in (promote, rollback, history):
+    cli.add_command(command)
 
 
 def main() -> None:

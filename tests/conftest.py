@@ -95,6 +95,7 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     command = [
         weed, "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
         "-s3", f"-s3.config={folder / 's3.json'}",
+        "-s3.port.iceberg=0", "-s3.port.lance=0",  # fixed ports otherwise: a second server on the machine would die
         f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}", f"-s3.port={s3}",
         "-volume.max=20", "-master.volumeSizeLimitMB=256", "-master.telemetry=false",
     ]  # fmt: skip

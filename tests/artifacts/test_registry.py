@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,20 +13,11 @@ import pytest
 from artifacts.manifest import FileEntry, scan
 from artifacts.pull import pull
 from artifacts.registry import Registry
-from artifacts.release import Release, VerdictSummary
-from artifacts.storage import Storage, StoredObject, open_storage
-from artifacts.storage_file import FileStorage
+from artifacts.storage import Storage, open_storage
 from artifacts.verify import verify
 from recipes.errors import BadRequest, RegistryError
+from tests.artifacts.releases import files_of, release_of
 from tests.conftest import S3Server
-
-
-@pytest.fixture(params=["file", pytest.param("s3", marks=pytest.mark.s3)])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    if request.param == "file":
-        return FileStorage(tmp_path / "registry")
-    request.getfixturevalue("s3_server")
-    return open_storage(f"s3://releases/{uuid.uuid4().hex}")
 
 
 @pytest.fixture
@@ -38,19 +28,6 @@ def weights(tmp_path: Path) -> Path:
     (folder / "weights" / "a file ü.txt").write_bytes(b"")
     (folder / "README.md").write_text("card")
     return folder
-
-
-def release_of(folder: Path, **changes: object) -> Release:
-    verdict = VerdictSummary(outcome="PASS", drop=0.0, upper_bound=0.01, margin=0.02, confidence=0.95, documents=10)
-    fields: dict[str, object] = {
-        "model": "m", "variant": "v", "scheme": "fp8", "tool": "t", "recipe": {}, "source": {}, "toolchains": {},
-        "calibration": None, "targets": ("cpu",), "verdict": verdict, "files": scan(folder).files,
-    }  # fmt: skip
-    return Release.model_validate(fields | changes)
-
-
-def files_of(folder: Path, release: Release) -> dict[str, Path]:
-    return {entry.path: folder / entry.path for entry in release.files}
 
 
 class Faulty:
@@ -66,26 +43,8 @@ class Faulty:
         self.sent += 1
         self.inner.upload(path, key, entry)
 
-    def check(self) -> None:
-        self.inner.check()
-
-    def read(self, key: str) -> bytes | None:
-        return self.inner.read(key)
-
-    def create(self, key: str, data: bytes) -> bool:
-        return self.inner.create(key, data)
-
-    def download(self, key: str, path: Path, entry: FileEntry) -> None:
-        self.inner.download(key, path, entry)
-
-    def has(self, key: str, entry: FileEntry) -> bool:
-        return self.inner.has(key, entry)
-
-    def digest(self, key: str) -> tuple[int, str] | None:
-        return self.inner.digest(key)
-
-    def list(self, prefix: str) -> Iterator[StoredObject]:
-        return self.inner.list(prefix)
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
 
 
 def test_round_trip(storage: Storage, weights: Path, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ def test_the_commands_are_these() -> None:
     assert commands == {
         "validate": [], "schema": [], "pin": [], "plan": [], "build": [], "try": [], "list": [], "show": [],
         "pull": [], "verify": [], "store": ["gc"], "import-command": [], "doctor": [],
+        "promote": [], "rollback": [], "history": [],
     }  # fmt: skip
 
 
