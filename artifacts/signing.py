@@ -73,7 +73,7 @@ def trusted_signatures(registry: Registry, release: Release, policy: Policy, tod
         path = Path(key.public_key)
         data = registry.storage.read(f"{release.ref.prefix}/{SIGNATURES}{name_of_public(path)}.json")
         if data is None:
-            yield Problem(where, "none", f"one by {path.name}", "`engineworks sign` makes it.")
+            yield Problem(where, "none", f"one by {path.name}", "OpenSSF model-signing makes it.")
         elif key.not_after is not None and today > key.not_after:
             yield Problem(where, f"the key expired on {key.not_after}", "a key that is valid today")
         elif why := _refuted(data, path, covered):
