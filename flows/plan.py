@@ -24,30 +24,24 @@ from builders.estimates import (
     in_words,
 )
 from builders.integrity import read_integrity, read_life
-from builders.kernels import note_on_kernels
 from builders.model_facts import ModelFacts
 from builders.preflight import problems_with
 from builders.resolve import ResolvedSource, resolve_source
 from builders.run_stage import find_result
-from builders.shapes import note_on_shape
 from builders.stages import builder_stages
-from builders.trtllm.installation import find_python
 from builders.trtllm.line import cards_of, engine_lines, is_served_as_checkpoint
-from builders.trtllm.notes import commands, notes_on
-from builders.workers.gpu_facts import gpus
+from builders.trtllm.notes import commands
 from evaluation.assemble import read_release
 from evaluation.power import problems_with_power
 from evaluation.stages import ORIGINAL, evaluation_stages
 from evaluation.task_names import known_tasks
 from evaluation.verdict import PUBLISHED, read_verdict
+from flows.notes import notes_for
 from recipes.errors import BadRequest, Problem, nearest
 from recipes.loading import load_recipe
 from recipes.models import Recipe
 from recipes.strict import Strict
-from recipes.support import support
 from recipes.targets import TargetCard, load_card
-from recipes.tools import DEFAULT
-from recipes.variants import tool_of
 
 CHECKS = {"integrity": read_integrity, "life": read_life}
 """Kind of a stage that checks → how its findings are read."""
@@ -119,23 +113,6 @@ def make_plan(recipe_path: Path, overrides: tuple[str, ...], home: Home, registr
         raise BadRequest(problems)
     url = registry or recipe.publication.registry or home.registry_url
     stages = plan_stages(recipe, cards, source, home, url)
-    notes = [
-        f"{name} on {card.name}: {finding.why}"
-        for name, variant in recipe.variants.items()
-        for card in cards_of(variant, cards)
-        if (finding := support(variant, card)).level != "yes"
-    ]
-    notes += _tool_notes(recipe, cards)
-    notes += [
-        note
-        for name, variant in recipe.variants.items()
-        for card in cards_of(variant, cards)
-        if (note := note_on_kernels(name, variant, card, source.facts))
-    ]
-    notes += [note for name, it in recipe.variants.items() if (note := note_on_shape(name, it, source.facts))]
-    notes += notes_on(recipe, cards, source.facts)
-    if engine_lines(recipe, cards) and find_python() is None:
-        notes.append("TensorRT-LLM is not on this machine: trtllm-build and trtllm-serve can't run here")
     return Plan(
         recipe=recipe,
         source=source,
@@ -143,22 +120,8 @@ def make_plan(recipe_path: Path, overrides: tuple[str, ...], home: Home, registr
         stages=stages,
         lines=tuple(lines_of(recipe, cards)),
         commands=commands(stage.stage for stage in stages),
-        notes=tuple(notes),
+        notes=notes_for(recipe, cards, source.facts),
     )
-
-
-def _tool_notes(recipe: Recipe, cards: Sequence[TargetCard]) -> list[str]:
-    """Why a variant's tool, where it is not the scheme's default, and what to know before running it here."""
-    notes: list[str] = []
-    for name, variant in recipe.variants.items():
-        tool = tool_of(variant)
-        if tool is None or not is_served_as_checkpoint(recipe, name, cards):
-            continue
-        if tool.name != DEFAULT[variant.scheme]:
-            notes.append(f"{name}: {tool.name}, {tool.why}")
-        if tool.cpu and not gpus():
-            notes.append(f"{name}: {tool.cpu}")
-    return notes
 
 
 def lines_of(recipe: Recipe, cards: Sequence[TargetCard]) -> list[Line]:

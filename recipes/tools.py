@@ -30,6 +30,8 @@ class Tool:
     """Why transformers can't judge its output, and what can."""
     by_vllm: bool = True
     """Whether vLLM serves its output, and so can judge it."""
+    resumes: tuple[str, ...] = ()
+    """Architectures on which a killed calibrated run goes on after its last finished layer. Else it starts over."""
 
 
 TOOLS = {
@@ -43,6 +45,7 @@ TOOLS = {
         Tool(
             "gptqmodel", "gptqmodel_quantize.py", "gptqmodel", ("gptq",), "gptq", "gptqmodel",
             "the maintained successor of AutoGPTQ, for servers that want Hugging Face GPTQ",
+            resumes=("LlamaForCausalLM", "Qwen3MoeForCausalLM"),
         ),
         Tool(
             "autogptq", "autogptq_quantize.py", "autogptq", ("gptq",), "gptq", "gptqmodel",

@@ -21,6 +21,17 @@ ARCHITECTURES = {
     "mixtral": "MixtralForCausalLM",
     "qwen3_moe": "Qwen3MoeForCausalLM",
 }
+SHAPES: dict[Family, dict[str, Any]] = {
+    "llama": {"shards": 3, "dtype": "float16", "vocab": 333},
+    "qwen2": {"tied": True},
+    "qwen3": {"head_dim": 128, "dtype": "float32"},
+    "mistral": {"convention": "v4"},
+    "gemma": {"tied": True, "head_dim": 96},
+    "phi3": {},
+    "qwen3_moe": {},
+    "mixtral": {},
+}
+"""Family → what is odd about the one tried: shards, types, vocabulary, tied tables, heads, fused layers, experts."""
 OWN_FIELDS: dict[str, dict[str, Any]] = {
     "mistral": {"sliding_window": 256},
     "gemma": {"hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh"},
@@ -46,6 +57,12 @@ NAMES = {"bfloat16": "BF16", "float16": "F16", "float32": "F32"}
 
 
 Tensors = dict[str, NDArray[np.float32]]
+
+
+def write_shape(folder: Path, family: Family) -> Path:
+    """The family's checkpoint in ``folder``, with what ``SHAPES`` makes odd about it."""
+    odd: dict[str, Any] = {"convention": "v5", **SHAPES[family]}
+    return write_tiny(folder, family, **odd)
 
 
 def write_tiny(

@@ -10,23 +10,25 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 from checkpoint_files import carry_over, read_json, samples, write_json
+from memory import memory_for_weights
 from worker_api import Events, Job, Refusal, run_worker
 
 
 def work(job: Job, events: Events) -> None:
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig
 
     torch.set_num_threads(job.threads)
     torch.manual_seed(0)
     _quiet()
     source = job.inputs["checkpoint"]
     written = AutoConfig.from_pretrained(source).dtype or torch.bfloat16
-    model = AutoModelForCausalLM.from_pretrained(source, dtype=_compute_dtype(written))
+    model = _load(source, written, job, events)
     model.eval()
     keep = list(job.params["keep"])
     _check_keep(model, keep)
@@ -41,6 +43,26 @@ def work(job: Job, events: Events) -> None:
     for stray in ("recipe.yaml", "generation_config.json"):
         (job.output / stray).unlink(missing_ok=True)
     carry_over(source, job.output)
+
+
+def _load(source: Path, stored: Any, job: Job, events: Events) -> Any:
+    """The model in memory; where that is short, what does not fit stays on disk and comes in layer by layer."""
+    from transformers import AutoModelForCausalLM
+
+    dtype, room = _compute_dtype(stored), memory_for_weights()
+    files = (path.stat().st_size for path in source.iterdir() if path.suffix in (".safetensors", ".bin"))
+    weights = sum(files) * dtype.itemsize // stored.itemsize
+    if weights <= room:
+        return AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
+    from compressed_tensors.offload import load_offloaded_model
+
+    events.log(f"{weights / 1e9:.1f} GB of weights and memory for {room / 1e9:.1f} GB: the rest waits on disk")
+    shutil.rmtree(job.scratch, ignore_errors=True)
+    job.scratch.mkdir(parents=True)
+    with load_offloaded_model():
+        return AutoModelForCausalLM.from_pretrained(
+            source, dtype=dtype, device_map="auto_offload", max_memory={"cpu": room}, offload_folder=str(job.scratch)
+        )
 
 
 def _run(model: Any, job: Job, keep: list[str]) -> None:

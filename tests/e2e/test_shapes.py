@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,23 +15,12 @@ from builders.shapes import RUN, problems_with_shape
 from builders.toolchains import find_toolchain, make_ready
 from builders.worker_process import WorkerJob, run_worker_process
 from recipes.variants import Awq, Fp8, Fp8Static, Gptq, Int4, Int8, Variant, is_data_free, quantizer_options
-from tests.tiny_models import ARCHITECTURES, Family, write_tiny
+from tests.tiny_models import ARCHITECTURES, SHAPES, Family, write_shape, write_tiny
 
 WORKERS = Path(__file__).parents[2] / "builders" / "workers"
 SCHEMES: tuple[Variant, ...] = (
     Fp8(), Int4(group_size=64), Int8(), Fp8Static(), Gptq(group_size=64), Awq(group_size=64, n_grid=4),
 )  # fmt: skip
-SHAPES: dict[Family, dict[str, Any]] = {
-    "llama": {"shards": 3, "dtype": "float16", "vocab": 333},
-    "qwen2": {"tied": True},
-    "qwen3": {"head_dim": 128, "dtype": "float32"},
-    "mistral": {"convention": "v4"},
-    "gemma": {"tied": True, "head_dim": 96},
-    "phi3": {},
-    "qwen3_moe": {},
-    "mixtral": {},
-}
-"""Family → what is odd about the one tried: shards, types, vocabulary, tied tables, heads, fused layers, experts."""
 CLAIMED = [
     (family, variant) for family in SHAPES for variant in SCHEMES if family != "mixtral" or is_data_free(variant)
 ]
@@ -70,9 +58,7 @@ def quantize(tool_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Quant
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("sources")
-    return {
-        family: write_tiny(folder / family, family, **({"convention": "v5"} | odd)) for family, odd in SHAPES.items()
-    }
+    return {family: write_shape(folder / family, family) for family in SHAPES}
 
 
 @pytest.mark.parametrize(("family", "variant"), CLAIMED, ids=[f"{f}-{v.scheme}" for f, v in CLAIMED])
