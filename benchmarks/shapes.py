@@ -119,9 +119,10 @@ def as_markdown(rows: list[dict[str, Any]]) -> str:
     lines = [
         "# Tools, schemes and shapes, as run",
         "",
-        "Written by `uv run --group test benchmarks/shapes.py --write docs/measured-shapes.md`. Each cell is a real run on a",
-        "tiny random-weight checkpoint of that shape with nothing found by the [integrity check](integrity.md) (*works*), or",
-        "the plan's refusal. What is odd about each shape (shards, types, tied tables, heads) is in `tests/tiny_models.py`.",
+        "Written by `uv run --group test benchmarks/shapes.py --write docs/measured-shapes.md`.",
+        "Each cell is a real run on a tiny random-weight checkpoint of that shape with nothing found by the",
+        "[integrity check](integrity.md) (*works*), or the plan's refusal. What is odd about each shape (shards,",
+        "types, tied tables, heads) is in `tests/tiny_models.py`.",
         "",
         "| tool | scheme | " + " | ".join(SHAPES) + " |",
         "|---" * (len(SHAPES) + 2) + "|",

@@ -15,7 +15,7 @@ from builders.run_stage import ROOT, OnStageEvent
 from builders.stage_makers import TOOLCHAIN
 from builders.toolchains import find_toolchain, make_ready
 from builders.worker_process import WorkerJob, run_worker_process
-from flows.plan import cores
+from flows.machine import cores
 
 
 def answer(

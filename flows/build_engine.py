@@ -21,7 +21,8 @@ from artifacts.store import Store
 from builders.run_stage import OnStageEvent, StageResult, Workshop
 from flows.execution import Build
 from flows.interrupt import interrupted
-from flows.plan import Plan, PlannedStage, cores, make_plan, problem_with_disk
+from flows.machine import cores, problems_with_machine
+from flows.plan import Plan, PlannedStage, make_plan
 from flows.result import BuildResult, collect
 from recipes.errors import RETRYABLE, BadRequest, StageFailed
 
@@ -49,8 +50,8 @@ def build_engine(recipe: str, overrides: list[str] | None = None, registry: str 
     """
     home = Home.find()
     plan = make_plan(Path(recipe), tuple(overrides or ()), home, registry)
-    if problem := problem_with_disk(plan, home.store):
-        raise BadRequest(problem)
+    if problems := problems_with_machine(plan, home.store):
+        raise BadRequest(problems)
     result = run_plan(plan, home, listener.get() or log_events(get_run_logger()))
     if result.ok:
         return Completed(message=f"{len(result.releases)} published", data=result)

@@ -102,14 +102,15 @@ def build(recipe: Path, overrides: tuple[str, ...], registry: str | None, home: 
     """Build, judge and publish every variant of a recipe. Exits 1 if one is not published."""
     from artifacts.storage import open_storage
     from artifacts.store import Store
-    from flows.plan import make_plan, problem_with_disk
+    from flows.machine import problems_with_machine
+    from flows.plan import make_plan
     from flows.result import collect
     from flows.show import print_build
     from recipes.errors import BadRequest
 
     planned = make_plan(recipe, overrides, home, registry)
-    if problem := problem_with_disk(planned, home.store):
-        raise BadRequest(problem)
+    if problems := problems_with_machine(planned, home.store):
+        raise BadRequest(problems)
     if planned.todo:
         open_storage(planned.registry).check()
         from flows.local import run_here

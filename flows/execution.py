@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 
-import psutil
-
 from artifacts.stage import Stage
 from artifacts.store import Store
 from builders.run_stage import StageResult, Workshop, run_stage
+from builders.workers.memory import memory_limit
 from flows.plan import Plan, PlannedStage, stopped_by
 from flows.publish import publish
 from recipes.errors import EngineworksError
@@ -119,7 +118,7 @@ class Build:
         if not running or planned.estimate is None:
             return True
         reserved = sum(stage.estimate.memory_bytes for stage in running if stage.estimate)
-        return reserved + planned.estimate.memory_bytes <= psutil.virtual_memory().total * 0.9
+        return reserved + planned.estimate.memory_bytes <= memory_limit() * 0.9
 
     def _lengths(self) -> dict[str, float]:
         """Cost of the longest way from each stage to the end."""

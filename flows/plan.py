@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
-
-import psutil
 
 from artifacts.home import Home
 from artifacts.registry import Registry
@@ -21,7 +17,6 @@ from builders.estimates import (
     estimate_evaluate,
     estimate_fetch,
     estimate_quantize,
-    in_words,
 )
 from builders.integrity import read_integrity, read_life
 from builders.model_facts import ModelFacts
@@ -212,8 +207,8 @@ def _is_published(release: str | None, registry: str, store: Store) -> bool:
 def _estimate(stage: Stage, recipe: Recipe, facts: ModelFacts) -> Estimate | None:
     match stage.kind:
         case "quantize":
-            tokens = recipe.calibration.samples * recipe.calibration.sequence_length
-            return estimate_quantize(recipe.variants[stage.name.partition(":")[2]], facts, tokens)
+            variant = recipe.variants[stage.name.partition(":")[2]]
+            return estimate_quantize(variant, facts, recipe.calibration.sequence_length)
         case "life":
             return estimate_evaluate(facts)
         case "convert":
@@ -238,43 +233,12 @@ def _task_problems(recipe: Recipe) -> list[Problem]:
     ]
 
 
-def problem_with_disk(plan: Plan, store: Path) -> Problem | None:
-    """A build needs the room here and now; a plan may be for another machine."""
-    needed = sum(stage.estimate.output_bytes for stage in plan.stages if stage.estimate)
-    free = shutil.disk_usage(store).free
-    if needed <= free:
-        return None
-    return Problem(
-        "disk",
-        f"{in_words(free)} free under {store}",
-        f"about {in_words(needed)} for the stages to run",
-        "Free space, run `engineworks store gc`, or set ENGINEWORKS_HOME to a larger disk",
-    )
-
-
-def memory_note(plan: Plan) -> str:
-    """A warning when the largest stage needs more memory than this machine has. ``""`` when none does."""
-    most = max((stage.estimate.memory_bytes for stage in plan.todo if stage.estimate), default=0)
-    there = psutil.virtual_memory().total
-    if most <= there:
-        return ""
-    return f"needs about {in_words(most)} of memory, this machine has {in_words(there)}: expect swapping or a kill"
-
-
-def cores() -> int:
-    """Processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 __all__ = [
     "ORIGINAL",
     "Plan",
     "PlannedStage",
-    "cores",
     "make_plan",
-    "memory_note",
     "plan_stages",
-    "problem_with_disk",
     "publish_stage",
     "stopped_by",
 ]

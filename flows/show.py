@@ -9,7 +9,8 @@ import click
 from artifacts.registry import Registry
 from artifacts.release import Release
 from builders.estimates import in_words
-from flows.plan import Plan, memory_note, problem_with_disk
+from flows.machine import memory_note, problems_with_machine
+from flows.plan import Plan
 from flows.result import BuildResult, LineResult
 
 
@@ -28,8 +29,7 @@ def print_plan(plan: Plan, store: Path) -> None:
     )
     for name, command in plan.commands.items():
         click.echo(f"\n{name}\n  {command}")
-    disk = problem_with_disk(plan, store)
-    for note in (*plan.notes, memory_note(plan), str(disk) if disk else ""):
+    for note in (*plan.notes, memory_note(plan), *map(str, problems_with_machine(plan, store))):
         if note:
             click.echo(f"note: {note}")
 

@@ -41,7 +41,7 @@ def stage(name: str, *inputs: str, after: tuple[str, ...] = ()) -> Stage:
 
 def plan_of(*stages: Stage, memory: int = 0) -> Plan:
     keys = keys_of(stages)
-    estimate = Estimate(output_bytes=0, memory_bytes=memory)
+    estimate = Estimate(output_bytes=0, memory_bytes=memory, least_bytes=memory)
     planned = [PlannedStage(stage=s, key=keys[s.name], status="todo", estimate=estimate) for s in stages]
     source = ResolvedSource(kind="path", params={"fingerprint": "x"}, facts=FACTS)
     return Plan(recipe=load_recipe(DEMO), source=source, registry="file:///r", stages=tuple(planned))
